@@ -190,7 +190,8 @@ func (p *program) backupStream(ctx context.Context, s *config.Settings, db strin
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	m, err := backupfile.BackupTo(ctx, db, terminal.InterruptibleWriter(ctx, p.Stdout), p.env.ScratchDir(db), progress.Part)
+	out := terminal.InterruptibleWriter(ctx, p.Stdout)
+	m, err := backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
 	progress.End()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)

@@ -17,8 +17,10 @@ type Engine interface {
 	AuditLog
 	Outbox
 
-	// State and Durability are as in writepath.Engine.
+	// State is as in writepath.Engine.
 	State(ctx context.Context) (store.State, error)
+
+	// Durability is as in writepath.Engine.
 	Durability() store.Durability
 }
 
@@ -80,8 +82,10 @@ type AuditLog interface {
 
 // Outbox is the part of an outbox that the operator sees and changes.
 type Outbox interface {
-	// Webhooks and OutboxTotals are as in webhook.Outbox.
+	// Webhooks is as in webhook.Outbox.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
+
+	// OutboxTotals is as in webhook.Outbox.
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 
 	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.

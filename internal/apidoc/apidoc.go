@@ -1,5 +1,5 @@
-// Package apidoc makes the three forms of an OpenAPI 3.1 document from its source in YAML: JSON, YAML and HTML, with the
-// same content in the same order. The HTML needs no script.
+// Package apidoc makes the three forms of an OpenAPI 3.1 document from its source in YAML: JSON, YAML and HTML, with
+// the same content in the same order. The HTML needs no script.
 package apidoc
 
 import (

@@ -44,7 +44,8 @@ func inConfig(err error) error {
 	return Usagef("config: %w", err)
 }
 
-// readConfig reads the settings file, a YAML mapping of the names of settings to values. sum is the SHA-256 of the file.
+// readConfig reads the settings file, a YAML mapping of the names of settings to values. sum is the SHA-256 of the
+// file.
 func readConfig(
 	ctx context.Context, path string, settings []string,
 ) (values map[string]string, sum [sha256.Size]byte, err error) {

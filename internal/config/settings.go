@@ -195,7 +195,9 @@ func (s *Settings) Groups() []Group {
 				first.Settings = append(first.Settings, row)
 			}
 		}
-		groups[i].Settings = slices.DeleteFunc(g.Settings, func(row Setting) bool { return slices.Contains(common, row.Name) })
+		groups[i].Settings = slices.DeleteFunc(g.Settings, func(row Setting) bool {
+			return slices.Contains(common, row.Name)
+		})
 	}
 	return slices.Insert(groups, 0, first)
 }

@@ -11,11 +11,16 @@ import (
 // Store is the part of an engine that a move uses at both ends. Only a process that has locked the store with Lock may
 // change the move state.
 type Store interface {
-	// State, Tokens and AppendAudit are as in writepath.Engine and admin.AuditLog.
-	State(ctx context.Context) (store.State, error)
-	Tokens(ctx context.Context) ([]auth.Token, error)
-	AppendAudit(ctx context.Context, events ...audit.Event) error
 	store.AuditReader
+
+	// State is as in writepath.Engine.
+	State(ctx context.Context) (store.State, error)
+
+	// Tokens is as in writepath.Engine.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// AppendAudit is as in admin.AuditLog.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// Plants returns plants with ids between from and to, both included, by
 	// ascending id. It returns at most limit plants, and fewer if their texts

@@ -17,8 +17,8 @@ import (
 // lifetimeMax is the longest time from iat to exp. A revocation is stored for as long.
 const lifetimeMax = auth.JWTLifetimeMax
 
-// checkHeader checks the header of an access token besides its key. RFC 9068 section 4 requires the type at+jwt, but most
-// issuers send JWT or none: refuseOtherTokens then tells the kinds of tokens apart.
+// checkHeader checks the header of an access token besides its key. RFC 9068 section 4 requires the type at+jwt, but
+// most issuers send JWT or none: refuseOtherTokens then tells the kinds of tokens apart.
 func checkHeader(header object) error {
 	typ, isString := header["typ"].(string)
 	typ = strings.TrimPrefix(strings.ToLower(typ), "application/") // RFC 7515 section 4.1.9: case-insensitive
@@ -28,8 +28,8 @@ func checkHeader(header object) error {
 	return checkExtensions(header)
 }
 
-// checkClient refuses a token for the client that requested it, unless its type is at+jwt: the audience of an ID token is
-// the client. Issuers name the client in different claims.
+// checkClient refuses a token for the client that requested it, unless its type is at+jwt: the audience of an ID
+// token is the client. Issuers name the client in different claims.
 func (v *Verifier) checkClient(header, claims object) error {
 	if typ, _ := header["typ"].(string); strings.HasSuffix(strings.ToLower(typ), "at+jwt") {
 		return nil
@@ -161,10 +161,10 @@ func (v *Verifier) checkAudience(aud any) error {
 	return nil
 }
 
-// refuseOtherTokens refuses ID tokens (OpenID Connect Core section 2 and 3.3.2.11), refresh tokens (issuers name the kind
-// in a claim: Keycloak in typ, Amazon Cognito in token_use), logout tokens (OpenID Connect Back-Channel Logout section
-// 2.4), and tokens that are bound to a key of the client: they must not be accepted as bearer tokens (RFC 8705 section
-// 3, RFC 9449 section 7).
+// refuseOtherTokens refuses ID tokens (OpenID Connect Core section 2 and 3.3.2.11), refresh tokens (issuers name the
+// kind in a claim: Keycloak in typ, Amazon Cognito in token_use), logout tokens (OpenID Connect Back-Channel Logout
+// section 2.4), and tokens that are bound to a key of the client: they must not be accepted as bearer tokens (RFC
+// 8705 section 3, RFC 9449 section 7).
 func refuseOtherTokens(claims object) error {
 	for _, name := range []string{"nonce", "at_hash", "c_hash", "s_hash"} {
 		if _, ok := claims[name]; ok {

@@ -1,6 +1,6 @@
-// Package oidc verifies the JWT access tokens of one issuer (RFC 9068, and the forms that common
-// issuers send instead) with the keys that the issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517). A Client signs people in at
-// the issuer (OpenID Connect Core 1.0).
+// Package oidc verifies the JWT access tokens of one issuer (RFC 9068, and the forms that common issuers send
+// instead) with the keys that the issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517). A Client signs
+// people in at the issuer (OpenID Connect Core 1.0).
 package oidc
 
 import (

@@ -237,7 +237,8 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	return h, c
 }
 
-// TestAuthorization sends a request for each cell of docs/reference/authorization.md, in both modes of the admin listener.
+// TestAuthorization sends a request for each cell of docs/reference/authorization.md, in both modes of the admin
+// listener.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	page := authorizationPage(t)
@@ -292,9 +293,9 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 	}
 }
 
-// isAuthorized reports whether a response shows that a request with a valid credential reached a route of the backups, of
-// an import or of a profile. The server of the test makes no backups and has no other import, and quick makes profiles
-// fail.
+// isAuthorized reports whether a response shows that a request with a valid credential reached a route of the
+// backups, of an import or of a profile. The server of the test makes no backups and has no other import, and quick
+// makes profiles fail.
 func isAuthorized(row authorizationRow, a response) bool {
 	return strings.Contains(row.target, "/backup") && a.Status == plant.CodeBackupsOff.Status() ||
 		strings.Contains(row.target, "/debug/pprof/") && a.Status == plant.CodeQueryInvalid.Status() ||
@@ -321,8 +322,8 @@ func validBody(target string) string {
 	return `{"id":1,"name":"A"}`
 }
 
-// quick returns a target with the id of a stored plant and the required parameters. A profile has an invalid one, because
-// a valid one takes at least a second.
+// quick returns a target with the id of a stored plant and the required parameters. A profile has an invalid one,
+// because a valid one takes at least a second.
 func quick(target string) string {
 	if strings.HasSuffix(target, "/imports/{id}") {
 		return fmt.Sprintf("/api/v1/imports/i%d", tokenNames.Add(1))

@@ -30,10 +30,10 @@ func TestProfiles(t *testing.T) {
 	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, textAdminNotFound))
 }
 
-// A profile may take longer than the write timeout of the listener: net/http/pprof extends the deadline to the time of
-// the profile and the write timeout, which must leave a slow machine the time to send the profile. The process records one
-// CPU profile, one execution trace and one heap growth at a time. No other test records them, so the kinds run in
-// parallel.
+// A profile may take longer than the write timeout of the listener: net/http/pprof extends the deadline to the time
+// of the profile and the write timeout, which must leave a slow machine the time to send the profile. The process
+// records one CPU profile, one execution trace and one heap growth at a time. No other test records them, so the
+// kinds run in parallel.
 func TestTimedProfiles(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -112,7 +112,7 @@ func adminRoutes(c Config) routes {
 	list = append(list, c.AdminRoutes...)
 	if c.AdminOpen {
 		for i := range list {
-			if list[i].Method == "GET" && !list[i].Guarded && !list[i].Page {
+			if list[i].Method == http.MethodGet && !list[i].Guarded && !list[i].Page {
 				list[i].Open, list[i].Scope, list[i].verbose = true, 0, 0
 			}
 		}
@@ -148,7 +148,7 @@ func newRoutes(list []Route) routes {
 			}
 		}
 		at.byMethod[r.Method] = &r
-		if r.Method == "GET" { // RFC 9110 section 9.3.2; net/http omits the body
+		if r.Method == http.MethodGet { // RFC 9110 section 9.3.2; net/http omits the body
 			head := r
 			head.Method = "HEAD"
 			at.byMethod["HEAD"] = &head

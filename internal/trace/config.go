@@ -17,8 +17,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Config configures a Tracer. The exporter and the SDK read the other variables of OpenTelemetry from the environment of
-// the process.
+// Config configures a Tracer. The exporter and the SDK read the other variables of OpenTelemetry from the environment
+// of the process.
 type Config struct {
 	Endpoint *url.URL // of the collector, with the path of traces; http or https, without a user and a query
 	Sampler  sdk.Sampler
@@ -108,8 +108,8 @@ func (e environment) enabled() (bool, error) {
 	}
 }
 
-// endpoint returns the endpoint for traces as it is, or the general one with the path of traces. It checks both, because
-// the exporter reads both and logs an invalid one, which may have a password.
+// endpoint returns the endpoint for traces as it is, or the general one with the path of traces. It checks both,
+// because the exporter reads both and logs an invalid one, which may have a password.
 func (e environment) endpoint() (*url.URL, error) {
 	general, err := parseEndpoint(endpointVariable, cmp.Or(e[endpointVariable], "http://localhost:4318"))
 	if err != nil || e[tracesEndpointVariable] == "" {
@@ -153,8 +153,8 @@ func (e environment) checkHeader(from string) error {
 	return nil
 }
 
-// checkFiles reads the certificates and the key. The exporter goes on without a file that it cannot read, and would send
-// the headers to a collector that these authorities do not know.
+// checkFiles reads the certificates and the key. The exporter goes on without a file that it cannot read, and would
+// send the headers to a collector that these authorities do not know.
 func (e environment) checkFiles() error {
 	if file, from := e.otlp(otlpPrefix + "CERTIFICATE"); file != "" {
 		text, err := os.ReadFile(file)

@@ -124,6 +124,15 @@ func rejectedSpans(err error) (int, bool) {
 	return n, err == nil
 }
 
+// wait waits for the end of the request in flight.
+func (e *exporter) wait() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.since.IsZero() {
+		e.log.Warn("traces were not exported until the end", "spans_lost", e.lost)
+	}
+}
+
 func (e *exporter) success(spans int) {
 	e.exported.Add(float64(spans))
 	if !e.since.IsZero() {

@@ -35,7 +35,8 @@ func TestCollectorReturns(t *testing.T) {
 	c.Wait(t, func(s []tracetest.Span) bool { return len(s) == 1 })
 	tr.Close(t.Context())
 	tr.counts(t, map[string]int{"ended": 1, "exported": 1})
-	if log := tr.log.String(); strings.Count(log, "traces are not exported") != 1 || !strings.Contains(log, "exported again") {
+	log := tr.log.String()
+	if strings.Count(log, "traces are not exported") != 1 || !strings.Contains(log, "exported again") {
 		t.Errorf("got the log\n%s", log)
 	}
 }
@@ -44,7 +45,9 @@ func TestCollectorReturns(t *testing.T) {
 func TestRefused(t *testing.T) {
 	const canary = "canary4711"
 	c := tracetest.Start(t)
-	c.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, canary, http.StatusBadRequest) }))
+	c.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, canary, http.StatusBadRequest)
+	}))
 	tr := start(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS", "x-secret="+canary)
 	tr.Request(nil, time.Now()).End()
 	c.WaitRequests(t, 1)
@@ -55,7 +58,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSlowCollector fills the queue while the collector does not respond. No span waits, and Close ends with its context.
+// TestSlowCollector fills the queue while the collector does not respond. No span waits, and Close ends with its
+// context.
 func TestSlowCollector(t *testing.T) {
 	c := tracetest.Start(t)
 	c.Answer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

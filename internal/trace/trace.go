@@ -33,15 +33,19 @@ type Tracer struct {
 	exporter *exporter
 }
 
-// New starts a tracer. The caller closes it. metrics receives the numbers of ended and exported spans. The error is about
-// a variable of OpenTelemetry.
+// New starts a tracer. The caller closes it. metrics receives the numbers of ended and exported spans. The error is
+// about a variable of OpenTelemetry.
 func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, error) {
 	// Messages of the library would go to standard error in a form of their own.
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry reports an error", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("OpenTelemetry reports an error", "error", err)
+	}))
 	ctx := context.Background()
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", "plantstore"), attribute.String("service.version", c.Version)),
+		resource.WithAttributes(
+			attribute.String("service.name", "plantstore"), attribute.String("service.version", c.Version),
+		),
 		resource.WithFromEnv(), resource.WithTelemetrySDK(),
 	)
 	switch {
@@ -83,8 +87,7 @@ func (t *Tracer) Close(ctx context.Context) {
 	defer context.AfterFunc(ctx, e.cancel)()
 	_ = t.provider.Shutdown(ctx) // its error is the end of ctx: the rest is dropped
 	e.cancel()
-	e.mu.Lock() // waits for the request in flight
-	defer e.mu.Unlock()
+	e.wait()
 }
 
 // sampler samples a new trace with links, because the linked spans are sampled.

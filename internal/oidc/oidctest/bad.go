@@ -118,7 +118,8 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 		{"typ with a suffix", with(Object{"typ": "at+jwt "}), typ},
 		{"typ is a number", with(Object{"typ": 1}), typ},
 		{
-			"audience is the client", k.EC.Sign(Changed(k.EC.Header(), Object{"typ": "JWT"}), Changed(claims, Object{"azp": Audience})),
+			"audience is the client",
+			k.EC.Sign(Changed(k.EC.Header(), Object{"typ": "JWT"}), Changed(claims, Object{"azp": Audience})),
 			"the audience is the client of the token (azp), so it may be an ID token",
 		},
 		{"critical extension", with(Object{"crit": []string{"exp"}, "exp": 1}), crit},
