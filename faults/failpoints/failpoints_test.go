@@ -86,7 +86,10 @@ var failpoints = []rig.Weakness{
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
 	before("backupfile/manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
 	before("backupfile/manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
-	after("backupfile/manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
+	after(
+		"backupfile/manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n",
+		"after the backup's rename",
+	),
 	before("backupfile/restore.go",
 		"	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {\n",
 		"before the old store is removed"),
