@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
@@ -17,6 +20,16 @@ import (
 
 // commandAuditMax limits the time for the audit entry of a command, even after an interruption.
 const commandAuditMax = 5 * time.Second
+
+// operator returns the origin of a command's entries in the audit log: the user who runs it. SUDO_USER is a claim of
+// the environment, because sudo is not the only program that can set it.
+func (p *program) operator() audit.Origin {
+	actor := audit.Actor{Kind: audit.User, ID: strconv.Itoa(os.Getuid()), SudoUser: p.env.Vars["SUDO_USER"]}
+	if u, err := user.LookupId(actor.ID); err == nil {
+		actor.Name = u.Username
+	}
+	return audit.Origin{Actor: actor}
+}
 
 // audit appends an entry about a command that is complete. Its failure is a warning, because the work of the command is
 // done.

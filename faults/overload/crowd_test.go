@@ -13,7 +13,7 @@ import (
 // requests, and 96 MiB for the Go runtime.
 var (
 	patient = rig.Weakness{
-		File: "internal/serve/listeners.go",
+		File: "internal/serve/connectionlimits.go",
 		Old:  "\t\tIncomplete:  incompleteMax,\n",
 	}
 	scarce = rig.Weakness{

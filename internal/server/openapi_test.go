@@ -367,7 +367,7 @@ change; programs should use the number.
 40103 and 40104 are reserved. Versions before 1.0.0 sent them for an expired and a revoked credential, which now
 receive 40102.
 
-` + "`go test ./internal/server -update`" + ` writes this page from the catalogue in internal/plant/errors.go.
+` + "`go test ./internal/server -update`" + ` writes this page from the catalogue in internal/plant/catalogue.go.
 `)
 	status := 0
 	for _, e := range plant.Catalogue() {

@@ -10,7 +10,7 @@ import (
 
 // vfsName is the name of the VFS that OpenBuffered uses. It is a copy of its parent, SQLite's
 // default VFS on Unix, with another open: that one replaces some methods of each database and
-// WAL, see file.go. syncData requires the files of this parent.
+// WAL, see vfsfile.go. syncData requires the files of this parent.
 const vfsName, parentName = "plantstore", "unix"
 
 // vfs is the sqlite3_vfs (https://sqlite.org/c3ref/vfs.html) in C memory.

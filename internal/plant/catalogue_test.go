@@ -16,7 +16,7 @@ import (
 // codesInSource returns the value of every constant of type Code.
 func codesInSource(t *testing.T) map[plant.Code]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "catalogue.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
