@@ -301,6 +301,20 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
+// TestListOfAnotherServer lists the objects of a server that returns a page of its own with status 200.
+func TestListOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<html><body>Sign in</body></html>")
+	}))
+	t.Cleanup(s.Close)
+	all, err := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket).List(t.Context(), "p-")
+	wantError(t, "list", err, "the response is not from an S3 server")
+	if all != nil {
+		t.Errorf("got %v", all)
+	}
+}
+
 // otherServer is a server that forwards requests with changes.
 func otherServer(t *testing.T, s *s3test.Server, change func(w http.ResponseWriter, r *http.Request) bool) string {
 	t.Helper()

@@ -3,6 +3,7 @@ package s3
 import (
 	"cmp"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 	defer cancel()
 	for range pagesMax {
 		var page struct {
+			XMLName  xml.Name `xml:"ListBucketResult"` // or the page of a proxy would be an empty list
 			Contents []struct {
 				Key  string
 				Size int64
@@ -100,7 +102,8 @@ func (b *Bucket) AbortUploads(ctx context.Context, prefix string, condition func
 	query := url.Values{"uploads": {""}, "prefix": {prefix}}
 	for range pagesMax {
 		var page struct {
-			Upload []struct {
+			XMLName xml.Name `xml:"ListMultipartUploadsResult"`
+			Upload  []struct {
 				Key      string
 				UploadID string `xml:"UploadId"`
 			}

@@ -195,7 +195,7 @@ func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error
 	}
 	if v != nil {
 		if err := xml.Unmarshal(text, v); err != nil {
-			return nil, b.fault(ctx, r.key, fmt.Errorf("the response is not that of an S3 server: %w", err))
+			return nil, b.fault(ctx, r.key, fmt.Errorf("the response is not from an S3 server: %w", err))
 		}
 	}
 	return header, nil
