@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,8 @@ type Conn struct {
 	tls      *tls.Conn    // over tcpOnly{this}; nil: no TLS
 	listener *Listener    // counts this connection until it is closed
 	header   *proxyHeader // nil: the peer is the client
+	reading  deadline
+	writing  deadline
 
 	state      atomic.Int64 // a stamp
 	responding atomic.Bool  // see SetResponding
@@ -46,6 +49,8 @@ type Conn struct {
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 	c := &Conn{tcp: tcp, listener: l, index: -1}
 	c.setState(Incomplete)
+	c.reading.init(net.Conn.SetReadDeadline)
+	c.writing.init(net.Conn.SetWriteDeadline)
 	if l.proxies.trust(tcp.RemoteAddr()) {
 		c.header = &proxyHeader{}
 	}
@@ -93,6 +98,15 @@ func (c *Conn) readTCP(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	for {
+		n, err := c.readOnce(p)
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.extend(c.tcp) {
+			return n, err
+		}
+	}
+}
+
+func (c *Conn) readOnce(p []byte) (int, error) {
 	if c.header == nil {
 		return c.tcp.Read(p)
 	}
@@ -102,9 +116,19 @@ func (c *Conn) readTCP(p []byte) (int, error) {
 // Write writes data to the client.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.tls == nil {
-		return c.tcp.Write(p)
+		return c.writeTCP(p)
 	}
 	return c.tls.Write(p)
+}
+
+func (c *Conn) writeTCP(p []byte) (n int, err error) {
+	for {
+		written, err := c.tcp.Write(p[n:])
+		n += written
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.extend(c.tcp) {
+			return n, err
+		}
+	}
 }
 
 // LocalAddr implements net.Conn.
@@ -120,13 +144,15 @@ func (c *Conn) RemoteAddr() net.Addr {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.tcp.SetReadDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.reading.set(c.tcp, t) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.tcp.SetWriteDeadline(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writing.set(c.tcp, t) }
 
 // SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error { return c.tcp.SetDeadline(t) }
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
 
 // awaitHeader reads the PROXY header, once. It closes a connection without a valid one, and one whose client has too
 // many connections.
@@ -141,7 +167,7 @@ func (c *Conn) awaitHeader() error {
 			err = c.listener.open.claim(c, addressOf(client))
 		}
 		if err == nil {
-			err = c.tcp.SetReadDeadline(time.Time{}) // net/http sets its first one after RemoteAddr, so after this
+			err = c.reading.restore(c.tcp) // the read of the header had a deadline of its own
 		}
 		if err == nil {
 			return
@@ -182,5 +208,5 @@ func (c *Conn) closeTCP() error {
 type tcpOnly struct{ *Conn }
 
 func (t tcpOnly) Read(p []byte) (int, error)  { return t.readTCP(p) }
-func (t tcpOnly) Write(p []byte) (int, error) { return t.tcp.Write(p) }
+func (t tcpOnly) Write(p []byte) (int, error) { return t.writeTCP(p) }
 func (t tcpOnly) Close() error                { return t.closeTCP() }

@@ -108,6 +108,8 @@ func NewBare(limits Limits) *Listener {
 func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
 	end, server := net.Pipe()
 	c := &Conn{tcp: server, listener: l, index: -1}
+	c.reading.init(net.Conn.SetReadDeadline)
+	c.writing.init(net.Conn.SetWriteDeadline)
 	_, _ = l.open.add(c) // without limits
 	_ = l.open.claim(c, client)
 	return c, end

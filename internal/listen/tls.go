@@ -124,7 +124,7 @@ func (c *Conn) failHandshake(cause error) {
 		cause = errors.New("the client does not use TLS")
 		const text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 		_ = c.SetWriteDeadline(time.Now().Add(handshakeWriteMax))
-		_, _ = c.tcp.Write([]byte(text))
+		_, _ = c.writeTCP([]byte(text))
 	}
 	if n := l.lines.Add("handshake", 1); n > 0 {
 		l.log.Info("TLS handshakes failed",

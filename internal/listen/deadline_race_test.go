@@ -1,0 +1,48 @@
+package listen
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// deadlineConn records the read deadline, and calls during before it changes.
+type deadlineConn struct {
+	net.Conn // nil: only SetReadDeadline is called
+	during   func()
+	deadline time.Time
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *deadlineConn) SetReadDeadline(t time.Time) error {
+	if during := c.during; during != nil {
+		c.during = nil
+		during()
+	}
+	c.deadline = t
+	return nil
+}
+
+// TestDeadlineIsSetDuringExtend tests that a deadline that is set while a read extends the passed one is not lost:
+// net/http ends its reads in this way.
+func TestDeadlineIsSetDuringExtend(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]time.Time{"earlier": time.Unix(1, 0), "later": time.Now().Add(2 * time.Hour)} {
+		c := &deadlineConn{}
+		var d deadline
+		d.init(net.Conn.SetReadDeadline)
+		for _, at := range []time.Time{time.Now(), time.Now().Add(time.Hour)} {
+			if err := d.set(c, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.during = func() {
+			if err := d.set(c, last); err != nil {
+				t.Error(err)
+			}
+		}
+		if !d.extend(c) || !c.deadline.Equal(last) {
+			t.Errorf("%s: the deadline is %v, want %v", name, c.deadline, last)
+		}
+	}
+}
