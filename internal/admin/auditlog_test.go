@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/audit"
 )
 
-// The JSON of an entry is its canonical text, and that of a damaged row has the reason. Both can be read again.
+// The JSON of an entry is its canonical text. The JSON of a damaged row has the reason. Both can be read again.
 func TestAuditEntryJSON(t *testing.T) {
 	t.Parallel()
 	entry, err := audit.Seal(audit.Link{}, audit.Event{Time: time.Unix(1, 0), Action: "x"}).Entry()

@@ -261,7 +261,7 @@ func (s *Service) checkIdentity(r Revocation) (Revocation, error) {
 	case r.Issuer == "":
 		return r, invalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
 	case configured != "" && r.Issuer != configured:
-		return r, invalidInput("issuer must be that of the server, %q; it refuses JWTs of others", configured)
+		return r, invalidInput("issuer must be %q, the issuer of the server, which refuses other JWTs", configured)
 	}
 	if err := oidc.CheckIssuer(r.Issuer); err != nil {
 		return r, invalidInput("issuer: %v", err)

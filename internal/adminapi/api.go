@@ -33,7 +33,7 @@ var Document = sync.OnceValues(func() ([]byte, error) {
 	return source.JSON()
 })
 
-// API is the HTTP API. The writers and requests of its methods are those of a server.HandlerFunc.
+// API is the HTTP API. Its methods are handlers of type server.HandlerFunc.
 type API struct {
 	service  *admin.Service
 	log      *slog.Logger

@@ -180,7 +180,7 @@ func TestSubjectsAreRevoked(t *testing.T) {
 	}
 	other := h.post("/credentials/revoke", `{"subject":"bot","issuer":"https://other.example"}`)
 	check(t, "other issuer", other,
-		refused(40062, `issuer must be that of the server, "`+issuer+`"; it refuses JWTs of others`))
+		refused(40062, `issuer must be "`+issuer+`", the issuer of the server, which refuses other JWTs`))
 }
 
 // TestBadChanges sends bodies that the API must refuse. None changes the store.

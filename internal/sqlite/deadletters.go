@@ -134,7 +134,7 @@ func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by a
 }
 
 // changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a
-// condition, and appends an entry to the audit log. The values are those of ?4 and the following
+// condition, and appends an entry to the audit log. The values are for ?4 and the following
 // parameters.
 func (e *Engine) changeDead(
 	ctx context.Context, selector store.DeadSelector, action audit.Action, by audit.Origin,

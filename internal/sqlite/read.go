@@ -87,7 +87,7 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-// scanRows calls visit for the rows of scanSQL. Its results are those of admin.Engine.Scan.
+// scanRows calls visit for the rows of scanSQL. It returns the results of admin.Engine.Scan.
 func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
 	var p store.Scanned
 	next = from

@@ -131,7 +131,7 @@ func (m *Manifest) CheckSize(bytes int64) error {
 }
 
 // CheckContent returns an error unless a backup of this size, with this SHA-256 in hexadecimal
-// digits, is the one of the manifest.
+// digits, is the backup that the manifest describes.
 func (m *Manifest) CheckContent(bytes int64, sum string) error {
 	if bytes == m.Bytes && sum != m.SHA256 {
 		return ManifestError(fmt.Sprintf("its SHA-256 is %s; its manifest has %s", sum, m.SHA256))
