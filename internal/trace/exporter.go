@@ -109,7 +109,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 }
 
 // partial matches the library's error about a response that rejects a number of spans, or none with a warning.
-var partial = regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`)
+var partial = regexp.MustCompile(`^traces export: OTLP partial success: (?s:.*) \((\d+) spans rejected\)`)
 
 // rejectedSpans returns the number of spans that the collector rejected, and whether it accepted the others.
 func rejectedSpans(err error) (int, bool) {

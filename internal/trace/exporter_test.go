@@ -46,7 +46,7 @@ func TestRefused(t *testing.T) {
 	const canary = "canary4711"
 	c := tracetest.Start(t)
 	c.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, canary, http.StatusBadRequest)
+		http.Error(w, canary+" OTLP partial success: no (0 spans rejected)", http.StatusBadRequest)
 	}))
 	tr := start(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS", "x-secret="+canary)
 	tr.Request(nil, time.Now()).End()
