@@ -23,6 +23,7 @@ type Conn struct {
 	writing  deadline
 
 	state      atomic.Int64 // a stamp
+	closing    atomic.Bool  // no further request is read, because its response could not be sent
 	responding atomic.Bool  // see SetResponding
 
 	mu      sync.Mutex // guards the rest of this group, and the order of the calls of setState
@@ -100,6 +101,9 @@ func (c *Conn) readTCP(p []byte) (int, error) {
 	}
 	for {
 		n, err := c.readOnce(p)
+		if c.closing.Load() {
+			return 0, net.ErrClosed // the client may send the rest of a request when it receives TLS's close_notify
+		}
 		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.extend(c.tcp) {
 			return n, err
 		}
@@ -191,6 +195,7 @@ func (c *Conn) CloseWrite() error {
 
 // Close closes the connection. net/http may call it more than once.
 func (c *Conn) Close() error {
+	c.closing.Store(true)
 	if c.tls != nil {
 		return c.tls.Close()
 	}

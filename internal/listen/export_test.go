@@ -37,6 +37,9 @@ func (c *Conn) SetAge(s State, age time.Duration) {
 	c.state.Store(int64(newStamp(s, clock()-age)))
 }
 
+// BeginClose does what Close does before it writes to the client.
+func (c *Conn) BeginClose() { c.closing.Store(true) }
+
 // StopSweeper ends the sweeper, so that only Sweep evicts connections.
 func (l *Listener) StopSweeper() {
 	l.stop()
