@@ -5,13 +5,15 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
 
-// profiles returns the routes of net/http/pprof for the admin listener.
-func profiles() []Route {
+// profiles returns the routes of net/http/pprof for the admin listener. They are the same in a process, also after a
+// reload, because the process records one profile of a kind at a time.
+var profiles = sync.OnceValue(func() []Route {
 	list := []Route{
 		{Path: "", Handle: fromHandler(http.HandlerFunc(pprof.Index))},
 		{Path: "cmdline", Handle: fromHandler(http.HandlerFunc(pprof.Cmdline))},
@@ -27,7 +29,7 @@ func profiles() []Route {
 		list[i].Scope, list[i].Untimed = auth.ScopeAdmin, true
 	}
 	return list
-}
+})
 
 // profile returns the function of a route for a profile. The profile lasts ?seconds=; if always is false, it is a
 // snapshot without that parameter. net/http/pprof has no limit of the time, and refuses a second profile with plain

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plantstore/internal/server"
 )
 
 func TestProfiles(t *testing.T) {
@@ -77,6 +79,10 @@ func checkDisconnect(t *testing.T, h *harness, path string) {
 		c := dial(t, h.admin)
 		c.write(message("GET "+path+"?seconds=60 HTTP/1.1", "", "Host: localhost", "X-Request-Id: "+id,
 			"Authorization: Bearer "+h.admins))
+		// The process records one profile of a kind, also after a reload.
+		if err := server.Reload(h.publicServer, h.adminServer, h.config); err != nil {
+			t.Fatal(err)
+		}
 		a := h.get(t, short)
 		_ = c.Close()
 		h.log.await(t, id) // the handler has returned
