@@ -35,8 +35,9 @@ func (v *Verifier) checkClient(header, claims object) error {
 		return nil
 	}
 	for _, name := range []string{"azp", "client_id", "cid", "appid"} {
-		if claims[name] == any(v.config.Audience) {
-			return fmt.Errorf("the audience is the client of the token (%s), so it may be an ID token", name)
+		client, isString := claims[name].(string)
+		if _, ok := claims[name]; ok && (!isString || strings.EqualFold(client, v.config.Audience)) {
+			return fmt.Errorf("the audience may be the client of the token (%s), so it may be an ID token", name)
 		}
 	}
 	return nil

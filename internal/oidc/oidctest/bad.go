@@ -120,7 +120,12 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 		{
 			"audience is the client",
 			k.EC.Sign(Changed(k.EC.Header(), Object{"typ": "JWT"}), Changed(claims, Object{"azp": Audience})),
-			"the audience is the client of the token (azp), so it may be an ID token",
+			"the audience may be the client of the token (azp), so it may be an ID token",
+		},
+		{
+			"client is an array",
+			k.EC.Sign(Changed(k.EC.Header(), Object{"typ": "JWT"}), Changed(claims, Object{"azp": []string{Audience}})),
+			"the audience may be the client of the token (azp), so it may be an ID token",
 		},
 		{"critical extension", with(Object{"crit": []string{"exp"}, "exp": 1}), crit},
 		{"empty crit", with(Object{"crit": []string{}}), crit},
