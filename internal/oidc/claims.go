@@ -202,7 +202,7 @@ func identifier(claims object, name string) (string, error) {
 func CheckIdentifier(text string) error {
 	const bytesMax = 255 // OpenID Connect Core section 2, for sub
 	switch {
-	case text == "" || len(text) > bytesMax:
+	case strings.TrimSpace(text) == "" || len(text) > bytesMax:
 		return fmt.Errorf("is missing, not a string, empty or longer than %d bytes", bytesMax)
 	case strings.ContainsFunc(text, invisible):
 		return errors.New("has an invisible character")

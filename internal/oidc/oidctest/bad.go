@@ -230,6 +230,7 @@ func badIdentities(i *Issuer) []badClaim {
 		{"200 other audiences", Object{"aud": many}, aud},
 		{"without sub", Object{"sub": nil}, wrong("sub")},
 		{"empty sub", Object{"sub": ""}, wrong("sub")},
+		{"sub of spaces", Object{"sub": "  "}, wrong("sub")},
 		{"sub is a number", Object{"sub": 1}, wrong("sub")},
 		{"long sub", Object{"sub": strings.Repeat("s", 256)}, wrong("sub")},
 		{"sub with a line break", Object{"sub": "a\nlevel=INFO"}, "sub has an invisible character"},
