@@ -75,22 +75,6 @@ type Setting struct {
 	More    string // paragraphs for docs/reference/settings.md
 }
 
-// storeSettings are the settings of every command that opens a store.
-func (s *Settings) storeSettings() []Setting {
-	return []Setting{
-		{
-			"config", &s.Config, "", "YAML `file` with settings",
-			"A mapping of keys to values. A list is a YAML list, or its items with commas between them. " +
-				"Unknown keys and duplicate keys are errors.",
-		},
-		{
-			"db", &s.DB, "plantstore.db", "the `store`: a file, or the URL of a PostgreSQL database",
-			"See [address of a store](configuration.md#address-of-a-store). A password on the command line is an error, " +
-				"because every user of the machine can read it: use `PLANTSTORE_DB`, `PGPASSWORD` or `PGPASSFILE`.",
-		},
-	}
-}
-
 // listenerSettings are the settings of the two listeners of a server.
 func (s *Settings) listenerSettings() []Setting {
 	return []Setting{
@@ -145,29 +129,6 @@ func (s *Settings) limitSettings() []Setting {
 	}
 }
 
-// operatorSettings are the settings of the log of a server.
-func (s *Settings) operatorSettings() []Setting {
-	return []Setting{
-		{"log-format", s.LogFormat.among("text", "json"), "text", "`form` of the log", ""},
-		{
-			"log-level", s.LogLevel.among(logLevelWords()...), "access", "lowest `level` of the log lines",
-			"`info` omits the lines of successful requests. " +
-				"See [log lines](logs.md).",
-		},
-	}
-}
-
-// standbySettings are the settings of a server on PostgreSQL.
-func (s *Settings) standbySettings() []Setting {
-	return []Setting{
-		{
-			"require-sync-standby", &s.RequireSyncStandby, "", "require a synchronous standby of PostgreSQL",
-			"The server starts, and acknowledges plants, only while the database waits for a synchronous standby. " +
-				"It is an error with a store in a file.",
-		},
-	}
-}
-
 // Group is the settings for a task of the operator.
 type Group struct {
 	Title    string
@@ -185,7 +146,7 @@ func (s *Settings) Groups() []Group {
 		{"TLS", slices.Concat(s.TLS.rows(), s.ACME.rows())},
 		{"Limits", slices.Concat(s.limitSettings(), s.Connections.rows(), s.Rate.rows())},
 		{"Durability and backups", slices.Concat(s.standbySettings(), s.Backup.rows())},
-		{"Log", slices.Concat(s.operatorSettings(), s.Audit.rows())},
+		{"Log", slices.Concat(s.logSettings(), s.Audit.rows())},
 		{"OpenID Connect", slices.Concat(s.OIDC.rows(), s.SignIn.clientRows())},
 		{"Webhooks", s.Webhook.rows()},
 	}

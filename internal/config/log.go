@@ -6,6 +6,17 @@ import (
 	"plantstore/internal/server"
 )
 
+// logSettings are the settings of the log of a server.
+func (s *Settings) logSettings() []Setting {
+	return []Setting{
+		{"log-format", s.LogFormat.among("text", "json"), "text", "`form` of the log", ""},
+		{
+			"log-level", s.LogLevel.among(logLevelWords()...), "access", "lowest `level` of the log lines",
+			"`info` omits the lines of successful requests. See [log lines](logs.md).",
+		},
+	}
+}
+
 // logLevels are the values of --log-level, the most verbose first.
 var logLevels = []struct {
 	word  string
