@@ -15,7 +15,8 @@ import (
 	"plantstore/internal/listen"
 )
 
-// TestReadWhileClosing closes a connection whose client sends the rest of a request then: its handler could not respond.
+// TestReadWhileClosing closes a connection whose client then sends the rest of a request: its handler could not
+// respond.
 func TestReadWhileClosing(t *testing.T) {
 	t.Parallel()
 	c, client := listen.NewBare(listen.Limits{}).Connect(netip.MustParseAddr("192.0.2.7"))
@@ -40,8 +41,8 @@ func TestNoHeaderBeforeTLS(t *testing.T) {
 		t.Errorf("got %v, want io.EOF", err)
 	}
 	const metric = "plantstore_tls_handshakes_total"
-	want := "# HELP " + metric + " TLS handshakes by result: done, failed, or closed by the client before its first byte.\n" +
-		"# TYPE " + metric + " counter\n"
+	want := "# HELP " + metric + " TLS handshakes by result: done, failed, or closed by the client before its first " +
+		"byte.\n# TYPE " + metric + " counter\n"
 	for _, result := range []string{"closed", "done", "failed"} {
 		want += metric + `{listener="public",result="` + result + "\"} 0\n"
 	}
