@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/serve"
 )
@@ -27,7 +28,7 @@ day with --audit-keep.`,
 				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
 			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
-				removed, err := serve.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
+				removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
 				if err != nil {
 					return err
 				}

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"plantstore/internal/audit"
+	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/serve"
-	"plantstore/internal/store"
 )
 
 func newTokenPrune(p *program) *cobra.Command {
@@ -38,7 +36,7 @@ stored again, with another number.`,
 				return config.Usagef("unused: %s is out of range; use at least 1d", &unused)
 			}
 			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
-				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
+				removed, err := admin.PruneSubjects(ctx, engine, time.Duration(unused), p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
 				}
@@ -50,24 +48,4 @@ stored again, with another number.`,
 	s.BindStore(cmd.Flags())
 	cmd.Flags().Var(&unused, "unused", "remove subjects whose last use is longer ago than this `time`, such as 365d")
 	return cmd
-}
-
-// pruneSubjects removes the subjects that are not in use for a time, in batches, and returns their number.
-func pruneSubjects(
-	ctx context.Context, engine serve.Engine, unused time.Duration, by audit.Origin,
-) (removed int, err error) {
-	const batchMax = 1000 // so that commits of plants wait only shortly
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	for {
-		some, err := engine.PruneSubjects(ctx, store.SubjectPrune{
-			UnusedSince: now.Add(-unused), At: now, Limit: batchMax,
-		}, by)
-		if errors.Is(err, store.ErrNotFound) {
-			return removed, nil
-		}
-		if err != nil {
-			return removed, err
-		}
-		removed += len(some)
-	}
 }

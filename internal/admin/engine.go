@@ -69,6 +69,12 @@ type Credentials interface {
 	// if the database allows that. It returns store.ErrTooManySubjects or store.ErrTooManyJWTs if the store has most of
 	// that kind, and *store.Unrecorded as RevokeTokens does.
 	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
+
+	// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
+	// The last use of a subject may be up to a minute older in the store than in a server: that server stores the subject
+	// again. It keeps the row with the highest id, so that no id is used twice. It needs the right to delete tokens, which
+	// a server does not need.
+	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
 }
 
 // AuditLog is the audit log of a store.
@@ -78,6 +84,10 @@ type AuditLog interface {
 	// AppendAudit appends entries in one transaction. It works even while a move makes the store read-only, unless the
 	// move fills the store.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
+
+	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it. It returns 0 if they
+	// are removed already. The error wraps store.ErrAuditFault if the log has no such entry.
+	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
 }
 
 // Outbox is the part of an outbox that the operator sees and changes.

@@ -2,13 +2,12 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/store"
 )
 
 // serverAudit writes the audit log of a server.
@@ -57,7 +56,7 @@ func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Durati
 		return
 	}
 	for due := time.Now(); waitUntil(ctx, due); due = due.Add(24 * time.Hour) {
-		removed, err := PruneAudit(ctx, engine, time.Now().Add(-keep), a.by)
+		removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-keep), a.by)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -66,58 +65,6 @@ func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Durati
 			log.Info("removed old entries of the audit log", "entries", removed)
 		}
 	}
-}
-
-// PruneAudit removes the oldest entries up to the first one that is not before a time, in batches, and returns their
-// number.
-func PruneAudit(
-	ctx context.Context, engine Engine, before time.Time, by audit.Origin,
-) (removed int64, err error) {
-	const batchMax = 1000
-	for {
-		ends, err := engine.AuditEnds(ctx)
-		if err != nil {
-			return removed, err
-		}
-		rows, err := engine.AuditRows(ctx, ends.Anchor.Sequence, batchMax)
-		if err != nil {
-			return removed, err
-		}
-		n, err := olderRows(ends.Anchor, rows, before)
-		if err != nil {
-			if now, errEnds := engine.AuditEnds(ctx); errEnds == nil && now.Anchor != ends.Anchor {
-				continue // another server has pruned between the two reads
-			}
-		}
-		if err != nil || n == 0 {
-			return removed, err
-		}
-		more, err := engine.PruneAudit(ctx, rows[n-1].Link(), by)
-		removed += more
-		if err != nil || n < batchMax {
-			return removed, err
-		}
-	}
-}
-
-// olderRows returns the number of rows before the first one that is not before a time. The rows follow an entry. It
-// returns an error for a damaged row, because verify could not detect the damage after the row is removed.
-func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err error) {
-	for _, row := range rows {
-		if err := row.Follows(last); err != nil {
-			return 0, fmt.Errorf("%w: %w", store.ErrAuditFault, err)
-		}
-		last = row.Link()
-		e, err := row.Entry()
-		if err != nil {
-			return 0, err
-		}
-		if !e.Time.Before(before) {
-			break
-		}
-		n++
-	}
-	return n, nil
 }
 
 // waitUntil waits until a time and returns true. It returns false when ctx ends.

@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/move"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
-	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 	"plantstore/internal/writepath"
 )
@@ -43,16 +42,6 @@ type Engine interface {
 	// CreateFirstTokens stores all the tokens, whose names differ, in a store that never had a token. For any other store
 	// it returns false and stores nothing.
 	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
-
-	// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
-	// The last use of a subject may be up to a minute older in the store than in a server: that server stores the subject
-	// again. It keeps the row with the highest id, so that no id is used twice. It needs the right to delete tokens, which
-	// a server does not need.
-	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
-
-	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it. It returns 0 if they
-	// are removed already. The error wraps store.ErrAuditFault if the log has no such entry.
-	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
 
 	// Interrupted reports whether the store has the capture of a move that no longer runs.
 	Interrupted(ctx context.Context) (bool, error)
