@@ -47,9 +47,10 @@ func renderBlock(b *strings.Builder, lines []string) (rest []string) {
 	return lines[n:]
 }
 
-// renderTable renders a table. Its second line separates the head.
+// renderTable renders a table. Its second line separates the head. A table that is wider than the window scrolls, so
+// the keyboard must reach it.
 func renderTable(b *strings.Builder, lines []string) {
-	b.WriteString(`<div class="table"><table>`)
+	b.WriteString(`<div class="table" tabindex="0"><table>`)
 	for i, line := range lines {
 		open, end := "<td>", "</td>"
 		switch i {
