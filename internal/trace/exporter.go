@@ -41,6 +41,8 @@ const (
 	repeatMost  = 10 * time.Second // the longest of them
 )
 
+var errRedirect = errors.New("the collector redirects, which is not followed")
+
 func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*exporter, error) {
 	metric := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_trace_spans_" + name + "_total", Help: help})
@@ -60,7 +62,7 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 		otlptracehttp.WithProxy(func(r *http.Request) (*url.URL, error) {
 			// A redirect would take the headers with their secrets to another server.
 			if r.Method != http.MethodPost || r.URL.Scheme != c.Endpoint.Scheme || r.URL.Host != c.Endpoint.Host {
-				return nil, errors.New("the collector redirects, which is not followed")
+				return nil, errRedirect
 			}
 			return http.ProxyFromEnvironment(r)
 		}),
@@ -93,7 +95,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		}
 		e.failure(err)
 		var unanswered *url.Error
-		again := errors.As(err, &unanswered) || strings.Contains(err.Error(), "retry-able request failure")
+		again := errors.As(err, &unanswered) && !errors.Is(err, errRedirect) || strings.Contains(err.Error(), "retry-able request failure")
 		if again && ctx.Err() == nil {
 			select {
 			case <-time.After(pause):

@@ -145,9 +145,14 @@ func TestRedirect(t *testing.T) {
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
 		c := tracetest.Start(t)
 		c.Answer(http.RedirectHandler(other.URL, status))
-		tr := start(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary4711")
+		tr := start(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary4711", "OTEL_BSP_EXPORT_TIMEOUT", "600000")
 		tr.Request(nil, time.Now()).End()
 		c.WaitRequests(t, 1)
+		for limit := time.Now().Add(time.Minute); tr.count(t)["failed"] == 0; { // it is not repeated
+			if time.Now().After(limit) {
+				t.Fatalf("%d: the spans are not dropped", status)
+			}
+		}
 		tr.Close(t.Context())
 		tr.counts(t, map[string]int{"ended": 1, "failed": 1})
 	}
