@@ -63,8 +63,8 @@ func parseIDCursor(cursor string) (from int64, err error) {
 	return from, err
 }
 
-// cut returns the first elements of a list up to a limit, and the cursor of the next page; empty if there is none. 0 is
-// no limit.
+// cut returns the first elements of a list up to a limit, and the cursor of the next page, which is empty after the
+// last page. 0 is no limit.
 func cut[E any](list []E, limit int, cursor func(last E) string) (page []E, next string) {
 	if limit == 0 || len(list) <= limit {
 		return list, ""

@@ -24,8 +24,8 @@ func (c *Console) continueTo(w http.ResponseWriter, r *http.Request, title, to s
 	return c.render(w, r, http.StatusOK, "continue", view{Title: title, Content: to})
 }
 
-// serveContinue redirects to the page of a link. Its address differs from that of the page, because browsers may treat
-// the way from an address to itself as a reload of the link.
+// serveContinue redirects to the page of a link. It has an address of its own, because browsers may treat a redirect
+// from a page to itself as a reload of the link.
 func (c *Console) serveContinue(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	redirect(w, localPath(r.URL.Query().Get("next")))
 	return nil

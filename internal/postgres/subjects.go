@@ -82,7 +82,7 @@ func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 	return err
 }
 
-// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
+// PruneSubjects implements admin.Engine.
 func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {

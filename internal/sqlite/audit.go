@@ -73,7 +73,7 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit
 	})
 }
 
-// PruneAudit removes the entries up to an entry, unless they are removed already, and returns their number.
+// PruneAudit implements admin.Engine.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.change(ctx, func() error {
 		ends, err := dbfile.AuditEnds(e.writer)

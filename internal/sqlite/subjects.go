@@ -75,7 +75,7 @@ func (e *Engine) deleteTokens(where string, args ...any) ([]auth.Token, error) {
 	return tokens, err
 }
 
-// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
+// PruneSubjects implements admin.Engine.
 func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {
