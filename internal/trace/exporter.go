@@ -95,7 +95,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		}
 		e.failure(err)
 		var unanswered *url.Error
-		again := errors.As(err, &unanswered) && !errors.Is(err, errRedirect) || strings.Contains(err.Error(), "retry-able request failure")
+		again := errors.As(err, &unanswered) && !errors.Is(err, errRedirect) ||
+			strings.Contains(err.Error(), "retry-able request failure")
 		if again && ctx.Err() == nil {
 			select {
 			case <-time.After(pause):
