@@ -83,6 +83,17 @@ func (f fault) strace(store, db, trace string) []string {
 	return append(line, "-P", db+suffixes[f.file])
 }
 
+// straceFailed reports whether strace itself ended the run: on a busy machine, ptrace sometimes refuses it to wait for the
+// end of a stop. Such a run shows nothing about the program, and is repeated.
+func straceFailed(t *testing.T, errs string) bool {
+	t.Helper()
+	failed := strings.Contains(errs, "strace: ptrace(")
+	if failed {
+		t.Logf("strace failed: %s", reason(errs))
+	}
+	return failed
+}
+
 // failsSync reports whether the fault fails a sync that a commit needs.
 func (f fault) failsSync() bool {
 	return f.file == "wal" && strings.Contains(f.calls, "sync")
