@@ -2,11 +2,7 @@ package oidc
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/oauth2"
 
 	"plantstore/internal/auth"
 )
@@ -96,28 +94,22 @@ func (c *Client) Begin(ctx context.Context) (address string, f Flow, err error) 
 	if len(m.PKCE) > 0 && !slices.Contains(m.PKCE, "S256") {
 		return "", f, errors.New("the issuer does not support PKCE with S256")
 	}
-	f = Flow{State: random(), Nonce: random(), Verifier: random()}
-	challenge := sha256.Sum256([]byte(f.Verifier))
-	u, err := url.Parse(m.Authorization)
-	if err != nil {
-		return "", f, err
-	}
-	q := u.Query() // RFC 6749 section 3.1: the endpoint may have a query
-	for name, value := range map[string]string{
-		"response_type": "code", "client_id": c.config.ID, "redirect_uri": c.config.RedirectURL,
-		"scope": strings.Join(c.config.Scopes, " "), "state": f.State, "nonce": f.Nonce,
-		"code_challenge": base64.RawURLEncoding.EncodeToString(challenge[:]), "code_challenge_method": "S256",
-	} {
-		q.Set(name, value)
-	}
-	u.RawQuery = q.Encode()
-	return u.String(), f, nil
+	f = Flow{State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier()}
+	nonce := oauth2.SetAuthURLParam("nonce", f.Nonce)
+	return c.flow(m).AuthCodeURL(f.State, nonce, oauth2.S256ChallengeOption(f.Verifier)), f, nil
 }
 
-func random() string {
-	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // it never returns an error
-	return base64.RawURLEncoding.EncodeToString(bits[:])
+// flow returns the authorization code flow at the endpoints of the issuer. An issuer without a list of methods supports
+// client_secret_basic (RFC 8414 section 2).
+func (c *Client) flow(m *metadata) *oauth2.Config {
+	style := oauth2.AuthStyleInHeader
+	if c.config.Secret == "" || len(m.TokenAuth) > 0 && !slices.Contains(m.TokenAuth, "client_secret_basic") {
+		style = oauth2.AuthStyleInParams
+	}
+	return &oauth2.Config{
+		ClientID: c.config.ID, ClientSecret: c.config.Secret, RedirectURL: c.config.RedirectURL, Scopes: c.config.Scopes,
+		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization, TokenURL: m.Token, AuthStyle: style},
+	}
 }
 
 // metadata returns the metadata of the issuer. It waits for a fetch that runs.
@@ -198,69 +190,31 @@ func refusalOf(code string) *Refusal {
 	return &Refusal{code}
 }
 
-// requestToken returns the ID token for a code (OpenID Connect Core 1.0 section 3.1.3).
+// requestToken returns the ID token for a code (OpenID Connect Core 1.0 section 3.1.3). No error has a part of the
+// response but an error code.
 func (c *Client) requestToken(ctx context.Context, m *metadata, code, verifier string) (idToken string, err error) {
 	if err := c.verifier.checkEndpoint("token_endpoint", m.Token); err != nil {
 		return "", err
 	}
-	form := url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.config.RedirectURL},
-		"code_verifier": {verifier},
-	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
-	c.authenticate(m, form, header)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Token, strings.NewReader(form.Encode()))
-	if err != nil {
-		return "", err
-	}
-	r.Header = header
-	res, err := c.http.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	body, err := readBody(res, m.Token)
-	if err != nil {
-		return "", err
-	}
-	return readTokens(res.StatusCode, body, m.Token)
-}
-
-// authenticate adds the credential of the client to a token request (OpenID Connect Core 1.0
-// section 9). An issuer without a list of methods supports client_secret_basic (RFC 8414
-// section 2).
-func (c *Client) authenticate(m *metadata, form url.Values, header http.Header) {
-	basic := len(m.TokenAuth) == 0 || slices.Contains(m.TokenAuth, "client_secret_basic")
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, c.http)
+	token, err := c.flow(m).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	var response *oauth2.RetrieveError
+	var connection *url.Error
 	switch {
-	case c.config.Secret == "":
-		form.Set("client_id", c.config.ID)
-	case basic: // RFC 6749 section 2.3.1 encodes both parts as forms are
-		pair := url.QueryEscape(c.config.ID) + ":" + url.QueryEscape(c.config.Secret)
-		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
-	default:
-		form.Set("client_id", c.config.ID)
-		form.Set("client_secret", c.config.Secret)
-	}
-}
-
-// readTokens returns the ID token of a token response. No error has a part of it.
-func readTokens(status int, body []byte, address string) (idToken string, err error) {
-	var tokens struct {
-		IDToken string `json:"id_token"`
-		Error   string `json:"error"`
-	}
-	malformed := json.Unmarshal(body, &tokens) != nil
-	switch {
-	case status == http.StatusBadRequest && !malformed && tokens.Error == "invalid_grant":
+	case errors.As(err, &response) && response.ErrorCode == "invalid_grant":
 		return "", &auth.Invalid{Reason: "sign-in: the issuer refused the code (invalid_grant)"}
-	case (status == http.StatusBadRequest || status == http.StatusUnauthorized) && !malformed:
-		return "", refusalOf(tokens.Error)
-	case status != http.StatusOK:
-		return "", fmt.Errorf("%s: status %d", address, status)
-	case malformed:
-		return "", fmt.Errorf("%s: the response is not JSON", address)
-	case tokens.IDToken == "":
+	case response != nil && response.ErrorCode != "":
+		return "", refusalOf(response.ErrorCode)
+	case response != nil:
+		return "", fmt.Errorf("%s: status %d", m.Token, response.Response.StatusCode)
+	case errors.As(err, &connection):
+		return "", err
+	case err != nil:
+		return "", fmt.Errorf("%s: the response is incomplete, or not JSON with an access_token", m.Token)
+	}
+	idToken, _ = token.Extra("id_token").(string)
+	if idToken == "" {
 		return "", &auth.Invalid{Reason: "sign-in: the response has no ID token; the scopes must include openid"}
 	}
-	return tokens.IDToken, nil
+	return idToken, nil
 }

@@ -115,6 +115,20 @@ func idReason(err error) string {
 	return ""
 }
 
+// An authorization endpoint may have a query (RFC 6749 section 3.1).
+func TestEndpointWithQuery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		answerMetadata(i, fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q}`,
+			issuerURL, issuerURL+"/keys", issuerURL+"/authorize?policy=a"))
+		address, _, err := newClient(t, i, clientConfig()).Begin(t.Context())
+		if err != nil || !strings.HasPrefix(address, issuerURL+"/authorize?policy=a&client_id=console&") {
+			t.Errorf("got %s, %v", address, err)
+		}
+	})
+}
+
 // answerToken sets the response to token requests.
 func answerToken(i *oidctest.Issuer, status int, body string) {
 	own := oidctest.NewIssuer(i.URL)
@@ -178,29 +192,34 @@ func TestBadResponses(t *testing.T) {
 func TestBadTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	at := issuerURL + "/token: "
+	const notJSON = "the response is incomplete, or not JSON with an access_token"
 	for name, row := range map[string]struct {
 		status     int
 		body, want string
 	}{
 		"500":         {500, "", "error: " + at + "status 500"},
 		"400 in HTML": {400, "<html>", "error: " + at + "status 400"},
-		"no JSON":     {200, "<html>", "error: " + at + "the response is not JSON"},
+		"no JSON":     {200, "<html>", "error: " + at + notJSON},
 		"no ID token": {
 			200, `{"access_token":"x"}`,
 			"sign-in: the response has no ID token; the scopes must include openid",
 		},
-		"no JWT":        {200, `{"id_token":"x"}`, "id token: it does not have three parts"},
-		"wrong secret":  {401, `{"error":"invalid_client"}`, "error: the issuer refused the sign-in: invalid_client"},
-		"error of HTML": {400, `{"error":"<script>"}`, "error: the issuer refused the sign-in: unknown_error"},
+		"no access token": {200, `{"id_token":"x"}`, "error: " + at + notJSON},
+		"no JWT":          {200, `{"access_token":"x","id_token":"x"}`, "id token: it does not have three parts"},
+		"wrong secret":    {401, `{"error":"invalid_client"}`, "error: the issuer refused the sign-in: invalid_client"},
+		"error of HTML":   {400, `{"error":"<script>"}`, "error: the issuer refused the sign-in: unknown_error"},
 		"huge": {
-			200, `{"id_token":"` + strings.Repeat("x", 600<<10) + `"}`,
-			"error: " + at + "the response is larger than 524288 bytes",
+			200, `{"access_token":"x","id_token":"` + strings.Repeat("x", 2<<20) + `"}`,
+			"error: " + at + notJSON,
 		},
 		"error and 200": {
-			200, `{"error":"invalid_grant"}`,
+			200, `{"access_token":"x","id_token":"x","error":"invalid_grant"}`,
+			"sign-in: the issuer refused the code (invalid_grant)",
+		},
+		"ID token number": {
+			200, `{"access_token":"x","id_token":1}`,
 			"sign-in: the response has no ID token; the scopes must include openid",
 		},
-		"ID token number": {200, `{"id_token":1}`, "error: " + at + "the response is not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,6 +276,7 @@ func TestBadEndpoints(t *testing.T) {
 		for _, endpoint := range []string{
 			"", "http://127.0.0.1/authorize", "http://login.example/a", "javascript:alert(1)", "//login.example/a",
 			"https://flora:x@login.example/a", "https://login.example/a#b", "file:///etc/passwd", "/authorize",
+			"https://login.example/a#",
 		} {
 			for _, member := range []string{"authorization_endpoint", "token_endpoint"} {
 				i := oidctest.NewIssuer(issuerURL)

@@ -141,7 +141,7 @@ func (v *Verifier) readMetadata(ctx context.Context, address string) (m metadata
 func (v *Verifier) checkEndpoint(name, address string) error {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+	case err != nil || u.Host == "" || u.User != nil || strings.Contains(address, "#"):
 		return fmt.Errorf("%s is not a URL", name)
 	case u.Scheme != "https" && strings.HasPrefix(v.config.Issuer, "https:"):
 		return fmt.Errorf("%s has no TLS, unlike the issuer", name)
@@ -161,16 +161,10 @@ func (v *Verifier) get(ctx context.Context, address string) ([]byte, error) {
 		return nil, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: status %d", address, res.StatusCode)
-	}
-	return readBody(res, address)
-}
-
-// readBody returns the body of a response from an address.
-func readBody(res *http.Response, address string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, fetchBytesMax+1))
 	switch {
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: status %d", address, res.StatusCode)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", address, err)
 	case len(text) > fetchBytesMax:

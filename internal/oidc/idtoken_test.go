@@ -118,7 +118,7 @@ func TestForgedIDTokens(t *testing.T) {
 				flow, response := begin(t, i, c)
 				claims := oidctest.Changed(i.IDClaims(now), oidctest.Object{"nonce": flow.Nonce})
 				header := oidctest.Changed(i.Key().Header(), oidctest.Object{"typ": "JWT"})
-				answerToken(i, http.StatusOK, fmt.Sprintf(`{"id_token":%q}`, row.sign(i.Key(), header, claims)))
+				answerToken(i, http.StatusOK, fmt.Sprintf(`{"access_token":"x","id_token":%q}`, row.sign(i.Key(), header, claims)))
 				got, err := c.Finish(t.Context(), flow, response, now)
 				if idReason(err) != "id token: "+row.want || got != nil {
 					t.Errorf("got %+v, %v, want %q", got, err, row.want)
