@@ -2,7 +2,6 @@ package oidc
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"plantstore/internal/auth"
 )
@@ -16,48 +15,30 @@ type entry struct {
 	valid  lifetime
 }
 
-// cache has tokens that were verified, by their SHA-256, so that the second request with a
-// token verifies no signature. It has two generations of half its size: when the young one is
-// full, it becomes the old one, and the cache forgets the previous old one. Reads lock nothing.
+// cache has tokens that were verified, by their SHA-256, so that the second request with a token verifies no
+// signature. A full cache replaces a random token: only a token of the issuer can replace another.
 type cache struct {
-	young, old atomic.Pointer[generation]
-	mu         sync.Mutex // guards the exchange of generations
+	mu      sync.RWMutex
+	entries map[auth.Hash]*entry // guarded by mu
 }
 
-type generation struct {
-	entries sync.Map // auth.Hash -> *entry
-	n       atomic.Int64
-}
-
-func newCache() *cache {
-	c := &cache{}
-	c.young.Store(&generation{})
-	c.old.Store(&generation{})
-	return c
-}
+func newCache() *cache { return &cache{entries: map[auth.Hash]*entry{}} }
 
 // get returns the entry of a token, or nil.
 func (c *cache) get(hash auth.Hash) *entry {
-	if found, ok := c.young.Load().entries.Load(hash); ok {
-		return found.(*entry)
-	}
-	found, ok := c.old.Load().entries.Load(hash)
-	if !ok {
-		return nil
-	}
-	c.put(hash, found.(*entry)) // it is in use
-	return found.(*entry)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[hash]
 }
 
 func (c *cache) put(hash auth.Hash, e *entry) {
-	young := c.young.Load()
-	if _, loaded := young.entries.Swap(hash, e); loaded || young.n.Add(1) < verifiedMax/2 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.young.Load() == young {
-		c.old.Store(young)
-		c.young.Store(&generation{})
+	if len(c.entries) >= verifiedMax {
+		for other := range c.entries { // in random order
+			delete(c.entries, other)
+			break
+		}
 	}
+	c.entries[hash] = e
 }

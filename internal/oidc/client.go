@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,7 +50,6 @@ func (r *Refusal) Error() string { return "the issuer refused the sign-in: " + r
 type Client struct {
 	config   ClientConfig
 	verifier *Verifier
-	http     *http.Client
 	requests chan struct{} // semaphore of tokenRequestsMax
 }
 
@@ -60,12 +58,7 @@ func NewClient(v *Verifier, c ClientConfig) (*Client, error) {
 	if c.ID == "" || c.RedirectURL == "" || c.Claim == "" || len(c.Grants) == 0 {
 		return nil, errors.New("oidc.ClientConfig has an empty field")
 	}
-	return &Client{
-		config: c, verifier: v, requests: make(chan struct{}, tokenRequestsMax),
-		http: &http.Client{Transport: v.client.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("the token endpoint of the issuer redirects") // it would repeat the code and the secret
-		}},
-	}, nil
+	return &Client{config: c, verifier: v, requests: make(chan struct{}, tokenRequestsMax)}, nil
 }
 
 // Issuer returns the issuer.
@@ -117,7 +110,9 @@ func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 	if m := c.verifier.metadata.Load(); m != nil {
 		return m, nil
 	}
-	c.verifier.await(ctx, c.verifier.requestFetch(false), time.Now().Add(requestWaits))
+	ctx, cancel := context.WithTimeout(ctx, requestWaits)
+	defer cancel()
+	c.verifier.await(ctx, c.verifier.requestFetch(false))
 	if m := c.verifier.metadata.Load(); m != nil {
 		return m, nil
 	}
@@ -149,11 +144,17 @@ func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now ti
 	if err != nil {
 		return nil, err
 	}
-	claims, err := c.verifyIDToken(ctx, token, f.Nonce, now)
-	if err != nil && !errors.Is(err, ErrNoKeys) {
+	e, t, err := c.verifier.check(token, now, c.idTokenRules(f))
+	if err == nil {
+		_, err = c.verifier.checkSignature(ctx, t, true)
+	}
+	switch {
+	case errors.Is(err, ErrNoKeys):
+		return nil, err
+	case err != nil:
 		return nil, &auth.Invalid{Reason: "id token: " + err.Error()}
 	}
-	return claims, err
+	return e.claims, nil
 }
 
 // checkResponse returns the code of an authorization response.
@@ -196,7 +197,7 @@ func (c *Client) requestToken(ctx context.Context, m *metadata, code, verifier s
 	if err := c.verifier.checkEndpoint("token_endpoint", m.Token); err != nil {
 		return "", err
 	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, c.http)
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, c.verifier.client)
 	token, err := c.flow(m).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	var response *oauth2.RetrieveError
 	var connection *url.Error
@@ -217,4 +218,34 @@ func (c *Client) requestToken(ctx context.Context, m *metadata, code, verifier s
 		return "", &auth.Invalid{Reason: "sign-in: the response has no ID token; the scopes must include openid"}
 	}
 	return idToken, nil
+}
+
+// idTokenRules returns the rules for an ID token of a sign-in (OpenID Connect Core 1.0 section 3.1.3.7). It has the
+// type JWT or none.
+func (c *Client) idTokenRules(f Flow) rules {
+	return rules{
+		idTokenBytesMax,
+		[]string{"jwt"},
+		func(t parsed) error { return c.checkIDToken(t.claims, f.Nonce) },
+		c.config.Claim, c.config.Grants,
+	}
+}
+
+// checkIDToken checks that an ID token is for this client and sign-in. An audience beside this client could use the
+// token here, so azp must then name this client.
+func (c *Client) checkIDToken(claims object, nonce string) error {
+	audience, err := texts(claims, "aud")
+	azp, ok := claims["azp"]
+	got, _ := claims["nonce"].(string)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(audience, c.config.ID):
+		return errors.New("aud does not have the client id of the console")
+	case (ok || len(audience) > 1) && azp != any(c.config.ID):
+		return errors.New("azp is not the client id of the console")
+	case subtle.ConstantTimeCompare([]byte(got), []byte(nonce)) != 1:
+		return errors.New("nonce is that of another sign-in")
+	}
+	return nil
 }

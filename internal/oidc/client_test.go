@@ -86,13 +86,14 @@ func TestSignIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		i := oidctest.NewIssuer(issuerURL)
+		i.SetPerson(oidctest.Object{"jti": "a"})
 		c := newClient(t, i, clientConfig())
 		flow, response := begin(t, i, c)
 		claims, err := c.Finish(t.Context(), flow, response, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if claims.Subject != "flora" || claims.Name != "flora" || claims.Issuer != issuerURL ||
+		if claims.Subject != "flora" || claims.ID != "a" || claims.Name != "flora" || claims.Issuer != issuerURL ||
 			claims.Scopes != auth.ScopeAdmin|auth.ScopeRead {
 			t.Errorf("got %+v", claims)
 		}

@@ -31,11 +31,14 @@ func newClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}
 }
 
-// checkRedirect follows redirects on the same host only: another host could have another
-// owner.
+// checkRedirect follows redirects on the same host only: another host could have another owner. It follows none of the
+// token endpoint, which would repeat the code and the secret.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	first := via[0].URL
-	if len(via) > redirectsMax || r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+	switch {
+	case via[0].Method == http.MethodPost:
+		return errors.New("the token endpoint of the issuer redirects")
+	case len(via) > redirectsMax || r.URL.Scheme != first.Scheme || r.URL.Host != first.Host:
 		return errors.New("the issuer redirects to another host, or too often")
 	}
 	return nil
@@ -44,23 +47,23 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 // CheckIssuer returns an error unless a text is an issuer: an https URL without user, query
 // and fragment (RFC 8414 section 2). An http URL is accepted for a loopback host.
 func CheckIssuer(issuer string) error {
-	u, err := url.Parse(issuer)
-	switch {
-	case err != nil || u.Host == "" || u.Opaque != "":
-		return fmt.Errorf("%q is not a URL; use the form https://login.example/realm", issuer)
-	case u.User != nil:
-		return errors.New("an issuer cannot have a user")
-	case u.RawQuery != "" || u.ForceQuery || strings.Contains(issuer, "#"):
-		return errors.New("an issuer cannot have a query or a fragment")
+	if strings.Contains(issuer, "?") {
+		return errors.New("an issuer cannot have a query")
 	}
-	return checkScheme(u)
+	return checkURL(issuer)
 }
 
-func checkScheme(u *url.URL) error {
-	if u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()) {
-		return nil
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return fmt.Errorf("%.200q is not a URL; use the form https://login.example/realm", text)
+	case u.User != nil || strings.Contains(text, "#"):
+		return errors.New("the URL has a user or a fragment; remove it")
+	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+		return fmt.Errorf("%.200q has no TLS; use https, or http with a loopback address", text)
 	}
-	return fmt.Errorf("%q has no TLS; use https, or http with a loopback address", u.Redacted())
+	return nil
 }
 
 func isLoopback(host string) bool {
@@ -79,74 +82,63 @@ type metadata struct {
 	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207 section 3
 }
 
-// fetched is the result of a fetch.
-type fetched struct {
-	metadata metadata
-	keys     *keySet
-	unusable int // keys that verify no accepted signature
-}
-
 // fetch reads the metadata of the issuer and then the keys.
-func (v *Verifier) fetch(ctx context.Context) (f fetched, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeMax)
-	defer cancel()
-	if f.metadata, err = v.discover(ctx); err != nil {
-		return f, err
-	}
-	text, err := v.get(ctx, f.metadata.Keys)
+func (v *Verifier) fetch(ctx context.Context) (*metadata, *keySet, error) {
+	m, err := v.discover(ctx)
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
-	f.keys, f.unusable, err = parseKeySet(text)
-	return f, err
+	text, err := v.get(ctx, m.Keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := parseKeySet(text)
+	return m, set, err
 }
 
 // discover returns the metadata of the issuer. It tries OpenID Connect Discovery 1.0 section 4,
 // then RFC 8414 section 3.
-func (v *Verifier) discover(ctx context.Context) (metadata, error) {
-	issuer, err := url.Parse(v.config.Issuer)
-	if err != nil {
-		return metadata{}, err
-	}
+func (v *Verifier) discover(ctx context.Context) (*metadata, error) {
+	issuer, _ := url.Parse(v.config.Issuer) // newVerifier has checked it
 	host, path := issuer.Scheme+"://"+issuer.Host, strings.TrimRight(issuer.EscapedPath(), "/")
-	m, err := v.readMetadata(ctx, host+path+"/.well-known/openid-configuration")
-	if err == nil || ctx.Err() != nil {
-		return m, err
+	m, first := v.readMetadata(ctx, host+path+"/.well-known/openid-configuration")
+	if first == nil {
+		return m, nil
 	}
 	m, second := v.readMetadata(ctx, host+"/.well-known/oauth-authorization-server"+path)
 	if second != nil {
-		return m, errors.Join(err, second)
+		return nil, errors.Join(first, second)
 	}
 	return m, nil
 }
 
-func (v *Verifier) readMetadata(ctx context.Context, address string) (m metadata, err error) {
+func (v *Verifier) readMetadata(ctx context.Context, address string) (*metadata, error) {
 	text, err := v.get(ctx, address)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s: the metadata is not JSON: %w", address, err)
+	m := &metadata{}
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: the metadata is not JSON: %w", address, err)
 	}
 	if m.Issuer != v.config.Issuer { // RFC 8414 section 3.3
-		return m, fmt.Errorf("%s: the issuer is %.200q; want exactly %q", address, m.Issuer, v.config.Issuer)
+		return nil, fmt.Errorf("%s: the issuer is %.200q; want exactly %q", address, m.Issuer, v.config.Issuer)
 	}
 	if err := v.checkEndpoint("jwks_uri", m.Keys); err != nil {
-		return m, fmt.Errorf("%s: %w", address, err)
+		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return m, nil
 }
 
 // checkEndpoint returns an error unless a member of the metadata is a URL that is as safe as the issuer.
 func (v *Verifier) checkEndpoint(name, address string) error {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || strings.Contains(address, "#"):
-		return fmt.Errorf("%s is not a URL", name)
-	case u.Scheme != "https" && strings.HasPrefix(v.config.Issuer, "https:"):
+	if err := checkURL(address); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if strings.HasPrefix(v.config.Issuer, "https:") && !strings.HasPrefix(address, "https:") {
 		return fmt.Errorf("%s has no TLS, unlike the issuer", name)
 	}
-	return checkScheme(u)
+	return nil
 }
 
 // get returns the body of a response with status 200.

@@ -95,7 +95,7 @@ func TestIssuers(t *testing.T) {
 		"Amazon Cognito, without a resource": {
 			nil,
 			object{"sub": "aaa", "client_id": "web", "token_use": "access", "jti": "b", "scope": "plants/create"},
-			"scope", "plants/create", "aud is missing, or has an entry that is not a string",
+			"scope", "plants/create", "aud does not have the audience of this store",
 		},
 		"Amazon Cognito, with a resource": {
 			nil,

@@ -43,22 +43,21 @@ var ErrNoKeys = errors.New("the issuer has not responded with its keys yet")
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	config Config
-	log    *slog.Logger
 	client *http.Client
 
-	set       atomic.Pointer[keySet] // nil: not fetched yet
+	set       atomic.Pointer[keySet] // without keys: not fetched yet
 	metadata  atomic.Pointer[metadata]
 	fetchedAt atomic.Int64 // the last successful fetch, in Unix nanoseconds; 0: none
+	failed    atomic.Int64 // fetches since then
 	failures  prometheus.Counter
 
 	mu          sync.Mutex
-	fetching    chan struct{} // of the running or requested fetch, closed at its end; nil: none; guarded by mu
+	fetching    chan struct{} // of the running fetch, closed at its end; nil: none; guarded by mu
 	requestedAt time.Time     // the last fetch for an unknown key; guarded by mu
 
-	wake  chan struct{} // has a value when run must fetch; written under mu
-	stop  context.CancelFunc
-	ended <-chan struct{} // closed by stop
-	done  chan struct{}   // closed when run has ended
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
+	goroutines sync.WaitGroup // Add needs mu and a ctx that has not ended
 }
 
 // New returns a Verifier that fetches the keys in the background: the issuer may be
@@ -69,27 +68,27 @@ func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
 	}
-	if c.ScopeClaim == "" {
-		c.ScopeClaim = "scope"
-	}
+	c.ScopeClaim = cmp.Or(c.ScopeClaim, "scope")
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	v := &Verifier{
-		config: c, log: c.Log, client: newClient(transport),
-		fetching: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	v := &Verifier{config: c, client: newClient(transport)}
+	v.set.Store(newKeySet())
 	v.measure(c.Metrics)
-	ctx, cancel := context.WithCancel(context.Background())
-	v.stop, v.ended = cancel, ctx.Done()
-	go v.run(ctx) // ends when Close is called, which waits for it
+	v.ctx, v.stop = context.WithCancel(context.Background())
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	first := v.startFetch() // the first requests wait for it
+	v.goroutines.Go(func() { v.run(first) })
 	return v, nil
 }
 
-// Close ends the goroutine that fetches the keys. Requests that wait for a key receive ErrNoKeys.
+// Close ends the goroutines that fetch the keys. Requests that wait for a key receive ErrNoKeys.
 func (v *Verifier) Close() {
+	v.mu.Lock()
 	v.stop()
-	<-v.done
+	v.mu.Unlock()
+	v.goroutines.Wait()
 	v.client.CloseIdleConnections()
 }
 
@@ -101,15 +100,16 @@ func (v *Verifier) Close() {
 // waits for at most 5 s.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
 	hash := hashOf(token)
-	if set := v.set.Load(); set != nil {
-		if e := set.verified.get(hash); e != nil {
-			if err := e.valid.check(now); err != nil {
-				return nil, invalid(err)
-			}
-			return e.claims, nil
+	if e := v.set.Load().verified.get(hash); e != nil {
+		if err := e.valid.check(now); err != nil {
+			return nil, invalid(err)
 		}
+		return e.claims, nil
 	}
-	e, t, err := v.check(token, now)
+	access := rules{
+		tokenBytesMax, []string{"at+jwt", "jwt"}, v.checkAccessToken, v.config.ScopeClaim, v.config.Scopes,
+	}
+	e, t, err := v.check(token, now, access)
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -124,51 +124,26 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait
 	return e.claims, nil
 }
 
-// check checks everything but the signature.
-func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
-	t, err := parse(token, tokenBytesMax)
-	if err != nil {
-		return nil, t, err
-	}
-	if err := checkHeader(t.header); err != nil {
-		return nil, t, err
-	}
-	claims, valid, err := v.checkClaims(t.claims)
-	if err == nil {
-		err = cmp.Or(v.checkClient(t.header, t.claims), valid.check(now))
-	}
-	return &entry{claims, valid}, t, err
-}
-
 // checkSignature returns the set whose key has verified the signature.
 func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*keySet, error) {
-	set, err := v.verify(t)
-	until := time.Now().Add(requestWaits)
-	if errors.Is(err, ErrNoKeys) {
-		v.await(ctx, v.requestFetch(false), until)
-		set, err = v.verify(t)
-	}
-	// The first fetch may have read the keys before the issuer published this one.
-	for n := 0; n < 2 && errors.Is(err, errKeyUnknown); n++ {
-		fetched := v.requestFetch(true)
-		if wait {
-			v.await(ctx, fetched, until)
+	ctx, cancel := context.WithTimeout(ctx, requestWaits)
+	defer cancel()
+	const fetchesMax = 3 // the running one may have read the keys before the issuer published this one
+	for n := 0; ; n++ {
+		set := v.set.Load()
+		err := set.verify(t)
+		unknown := errors.Is(err, errKeyUnknown)
+		switch {
+		case !unknown && !errors.Is(err, ErrNoKeys) || n == fetchesMax && v.ctx.Err() == nil:
+			return set, err
+		case v.ctx.Err() != nil: // no fetch shows whether the issuer has the key
+			return nil, ErrNoKeys
 		}
-		set, err = v.verify(t) // a fetch that ended before requestFetch has stored its set already
+		fetching := v.requestFetch(unknown)
+		if wait || !unknown {
+			v.await(ctx, fetching)
+		}
 	}
-	if errors.Is(err, errKeyUnknown) && v.closed() { // no fetch shows whether the issuer has it
-		return nil, ErrNoKeys
-	}
-	return set, err
-}
-
-// verify checks a signature with the latest keys, and returns them.
-func (v *Verifier) verify(t parsed) (*keySet, error) {
-	set := v.set.Load()
-	if set == nil {
-		return nil, ErrNoKeys
-	}
-	return set, set.verify(t)
 }
 
 // invalid returns the *auth.Invalid for an error of the checks. No error has a part of the

@@ -202,6 +202,7 @@ func TestGoodJWTs(t *testing.T) {
 			{"expired 58 s ago", nil, oidctest.Object{"iat": at(-time.Hour), "exp": at(-58 * time.Second)}, auth.ScopeCreate},
 			{"nbf in the past", nil, oidctest.Object{"nbf": at(-time.Hour)}, auth.ScopeCreate},
 			{"unknown claims", nil, oidctest.Object{"a": []any{nil, true, 1.5, oidctest.Object{}}}, auth.ScopeCreate},
+			{"brackets in a text", nil, oidctest.Object{"a": `[[[[[[[[[["{{\`}, auth.ScopeCreate},
 			{"sub in another script", nil, oidctest.Object{"sub": "Gärtnerei 園芸"}, auth.ScopeCreate},
 		} {
 			claims, err := v.Verify(t.Context(), k.Sign(oidctest.Changed(k.Header(), row.header),
@@ -233,6 +234,16 @@ func TestCachedJWTExpires(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFullCache shows that the cache keeps the latest tokens, and not more than its limit.
+func TestFullCache(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, oidc.VerifiedMax, oidc.VerifiedMax + 1000} {
+		if kept, last := oidc.Verified(n); kept != min(n, oidc.VerifiedMax) || !last {
+			t.Errorf("%d tokens: kept %d, the last one: %t", n, kept, last)
+		}
+	}
 }
 
 // TestIssuerAway shows that the last good keys stay in use after each kind of bad response of the issuer.

@@ -1,13 +1,13 @@
 package oidc
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4/json"
 )
 
 // Limits of a token. The tokens of usual issuers have 1 to 2 KB and two levels.
@@ -68,90 +68,51 @@ func IDs(token string) (issuer, jti string, err error) {
 	return issuer, jti, err
 }
 
-func decodeObject(part string) (object, error) {
-	text, err := decodeBase64(part)
-	if err != nil {
-		return nil, err
-	}
-	return parseObject(text)
-}
-
 // decodeBase64 decodes base64url without padding (RFC 7515 section 2). Unlike Go's decoder it
 // refuses line breaks, and unlike RawURLEncoding it refuses trailing bits.
 func decodeBase64(part string) ([]byte, error) {
-	if strings.ContainsAny(part, "\r\n") {
-		return nil, errors.New("it is not base64url")
-	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(part)
-	if err != nil {
+	if err != nil || strings.ContainsAny(part, "\r\n") {
 		return nil, errors.New("it is not base64url") // the error of the package has a character of the token
 	}
 	return text, nil
 }
 
-// object is a JSON object. Its values have the types of encoding/json; a number is a json.Number.
+// object is a JSON object. Its values have the types of encoding/json.
 type object map[string]any
 
-// parseObject parses one JSON object in UTF-8 without duplicate members.
-func parseObject(text []byte) (object, error) {
-	if !utf8.Valid(text) || !json.Valid(text) {
-		return nil, errors.New("it is not JSON in UTF-8")
-	}
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.UseNumber()
-	value, err := parseValue(in, 1)
-	if err != nil {
-		return nil, err
-	}
-	members, ok := value.(object)
-	if !ok {
-		return nil, errors.New("it is not a JSON object")
-	}
-	return members, nil // json.Valid has found no second value
-}
-
-func parseValue(in *json.Decoder, depth int) (any, error) {
-	token, err := in.Token()
-	if err != nil {
-		return nil, errors.New("it is not JSON") // the error of the package may have a part of the text
-	}
-	delimiter, ok := token.(json.Delim)
+// decodeObject decodes one JSON object in UTF-8. The parser of go-jose refuses two members of the same name.
+func decodeObject(part string) (members object, err error) {
+	text, err := decodeBase64(part)
 	switch {
-	case !ok:
-		return token, nil
-	case depth > jsonDepthMax:
+	case err != nil:
+		return nil, err
+	case isDeep(text):
 		return nil, fmt.Errorf("it nests deeper than %d levels", jsonDepthMax)
-	case delimiter == '{':
-		return parseMembers(in, depth)
+	case !utf8.Valid(text) || json.Unmarshal(text, &members) != nil || members == nil:
+		return nil, errors.New("it is not a JSON object in UTF-8 without duplicate members")
 	}
-	var list []any
-	for in.More() {
-		value, err := parseValue(in, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, value)
-	}
-	_, err = in.Token() // the closing bracket
-	return list, err
+	return members, nil
 }
 
-func parseMembers(in *json.Decoder, depth int) (any, error) {
-	members := object{}
-	for in.More() {
-		name, err := in.Token()
-		if err != nil {
-			return nil, errors.New("it is not JSON")
+// isDeep reports whether JSON nests deeper than jsonDepthMax. The parser would need memory for each level.
+func isDeep(text []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
 		}
-		value, err := parseValue(in, depth+1)
-		if err != nil {
-			return nil, err
+		if depth > jsonDepthMax {
+			return true
 		}
-		if _, twice := members[name.(string)]; twice { // json.Valid: every name is a string
-			return nil, errors.New("it has two members of the same name")
-		}
-		members[name.(string)] = value
 	}
-	_, err := in.Token() // the closing brace
-	return members, err
+	return false
 }

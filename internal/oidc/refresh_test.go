@@ -3,6 +3,7 @@ package oidc_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,7 +171,7 @@ func TestStartWithoutIssuer(t *testing.T) {
 			if _, err := v.Verify(t.Context(), good, time.Now(), true); !errors.Is(err, oidc.ErrNoKeys) {
 				t.Fatalf("without keys: %v, want %v", err, oidc.ErrNoKeys)
 			}
-			if _, err := v.Verify(t.Context(), "..", time.Now(), true); reasonOf(err) != "header: it is not JSON in UTF-8" {
+			if _, err := v.Verify(t.Context(), "..", time.Now(), true); !strings.HasPrefix(reasonOf(err), "header: ") {
 				t.Fatalf("a bad JWT without keys: %v", err)
 			}
 			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait

@@ -30,7 +30,7 @@ func BenchmarkCreate(b *testing.B) {
 		s.jwt, s.level, s.limits.AuthFailures = verify, slog.LevelWarn, 30
 		s.wrap = func(e writepath.Engine) writepath.Engine { return instantEngine{e} }
 	})
-	jwts := make([]string, 10_000) // more than the server remembers
+	jwts := make([]string, 100_000) // far more than the server remembers
 	for i := range jwts {
 		jwts[i] = issuer.JWT(time.Now(), oidctest.Object{"jti": fmt.Sprint(i)})
 	}
