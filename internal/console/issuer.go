@@ -114,7 +114,8 @@ var errOtherFlow = &plant.Error{
 
 func errNoAccess(client *oidc.Client, principal auth.Principal) error {
 	return plant.Errorf(plant.CodeScopeMissing, "You are signed in at %s as %s, but that account has no access to this "+
-		"console. Its operator grants access with oidc-console-grants.", hostOf(client), principal.Name)
+		"console: %[1]s sent no value of the claim %[3]s to which oidc-console-grants gives access.",
+		hostOf(client), principal.Name, client.Claim())
 }
 
 // issuerFault returns the error for a person whose sign-in failed, and logs the cause.

@@ -289,8 +289,8 @@ func TestRefusedAtIssuer(t *testing.T) {
 		"no group": {
 			oidctest.Object{"groups": []any{"guests"}, "sub": "guest"},
 			403,
-			"You are signed in at " + host + " as guest, but that account has no access to this console. " +
-				"Its operator grants access with oidc-console-grants.",
+			"You are signed in at " + host + " as guest, but that account has no access to this console: " + host +
+				" sent no value of the claim groups to which oidc-console-grants gives access.",
 		},
 		"no claim": {oidctest.Object{"groups": nil, "sub": "guest"}, 403, "as guest, but that account has no access"},
 		"only creates": {

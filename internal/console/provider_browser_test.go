@@ -100,5 +100,6 @@ func TestSignInAtProviderInBrowser(t *testing.T) {
 	signIn("visitor")
 	b.await(`location.pathname === "/sign-in/oidc/callback"`)
 	b.awaitMain("Sign in to the console You are signed in at " + host + " as visitor, but that account has no access to " +
-		"this console. Its operator grants access with oidc-console-grants. " + signInForm + " or Sign in with " + host)
+		"this console: " + host + " sent no value of the claim groups to which oidc-console-grants gives access. " +
+		signInForm + " or Sign in with " + host)
 }

@@ -35,17 +35,17 @@ func (v *Verifier) check(token string, now time.Time, r rules) (*entry, parsed, 
 	if err != nil {
 		return nil, t, err
 	}
+	if t.claims["iss"] != any(v.config.Issuer) {
+		return nil, t, errors.New("iss is another issuer")
+	}
+	if err := r.check(t); err != nil {
+		return nil, t, err
+	}
 	valid, issued, err := readTimes(t.claims)
 	if err == nil {
 		err = valid.check(now)
 	}
-	switch {
-	case err != nil:
-		return nil, t, err
-	case t.claims["iss"] != any(v.config.Issuer):
-		return nil, t, errors.New("iss is another issuer")
-	}
-	if err := r.check(t); err != nil {
+	if err != nil {
 		return nil, t, err
 	}
 	c := auth.Claims{Issuer: v.config.Issuer, IssuedAt: time.Unix(issued, 0).UTC()}

@@ -64,6 +64,9 @@ func NewClient(v *Verifier, c ClientConfig) (*Client, error) {
 // Issuer returns the issuer.
 func (c *Client) Issuer() string { return c.verifier.config.Issuer }
 
+// Claim returns ClientConfig.Claim.
+func (c *Client) Claim() string { return c.config.Claim }
+
 // RedirectURL returns ClientConfig.RedirectURL.
 func (c *Client) RedirectURL() string { return c.config.RedirectURL }
 
@@ -169,7 +172,7 @@ func (c *Client) checkResponse(m *metadata, f Flow, response url.Values) (code s
 	}
 	issuer := response["iss"] // RFC 9207 section 2.4
 	if len(issuer) == 0 && m.SendsIssuer || len(issuer) == 1 && issuer[0] != c.verifier.config.Issuer {
-		return "", &auth.Invalid{Reason: "sign-in: iss is another issuer"}
+		return "", &auth.Invalid{Reason: "sign-in: iss is missing or another issuer"}
 	}
 	if response.Has("error") {
 		return "", refusalOf(response.Get("error"))

@@ -166,8 +166,8 @@ func TestBadResponses(t *testing.T) {
 			"no state":      {with("state"), "sign-in: state is that of another sign-in"},
 			"other state":   {with("state", "x"), "sign-in: state is that of another sign-in"},
 			"state twice":   {with("state", flow.State, flow.State), "sign-in: state is there twice"},
-			"other issuer":  {with("iss", "https://evil.example"), "sign-in: iss is another issuer"},
-			"no issuer":     {with("iss"), "sign-in: iss is another issuer"}, // the metadata announces it
+			"other issuer":  {with("iss", "https://evil.example"), "sign-in: iss is missing or another issuer"},
+			"no issuer":     {with("iss"), "sign-in: iss is missing or another issuer"}, // the metadata announces it
 			"no code":       {with("code"), "sign-in: code is missing or too long"},
 			"code twice":    {with("code", "a", "b"), "sign-in: code is there twice"},
 			"long code":     {with("code", strings.Repeat("x", 5<<10)), "sign-in: code is missing or too long"},

@@ -147,7 +147,7 @@ func (v *Verifier) get(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", "application/json, application/jwk-set+json") // Kubernetes serves keys as the latter only
 	res, err := v.client.Do(r)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ type Verifier struct {
 	metadata  atomic.Pointer[metadata]
 	fetchedAt atomic.Int64 // the last successful fetch, in Unix nanoseconds; 0: none
 	failed    atomic.Int64 // fetches since then
+	cause     string       // of the last failed fetch; of the running fetch
 	failures  prometheus.Counter
 
 	mu          sync.Mutex

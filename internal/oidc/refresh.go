@@ -86,14 +86,17 @@ func (v *Verifier) refresh() {
 		return
 	case err != nil:
 		v.failures.Inc()
+		v.failed.Add(1)
 		level := slog.LevelWarn
-		if v.failed.Add(1) > 1 { // one warning for several failures in a row
+		if err.Error() == v.cause { // one warning for several failures in a row
 			level = slog.LevelDebug
 		}
+		v.cause = err.Error()
 		v.config.Log.Log(ctx, level, "could not fetch the keys of the issuer", "issuer", v.config.Issuer, "error", err)
 		return
 	}
 	v.failed.Store(0)
+	v.cause = ""
 	v.fetchedAt.Store(time.Now().UnixNano())
 	v.metadata.Store(m)
 	if reflect.DeepEqual(set.keys, v.set.Load().keys) {

@@ -2,6 +2,7 @@ package oidc_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -180,6 +181,35 @@ func TestStartWithoutIssuer(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
 		if _, err := v.Verify(t.Context(), good, time.Now(), true); err != nil {
 			t.Errorf("when the issuer is back: %v", err)
+		}
+	})
+}
+
+// TestWarningOfEachCause shows that the log has a warning when fetches fail for another cause than before: an issuer
+// that comes up late and then refuses the server would leave the first cause as the last one.
+func TestWarningOfEachCause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		var log strings.Builder
+		refuse := func(status int) {
+			i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+			time.Sleep(5 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+		c := config(i)
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		v, err := oidc.NewWithTransport(c, direct{i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refuse(http.StatusBadGateway)
+		refuse(http.StatusNotAcceptable)
+		v.Close()
+		for _, want := range []string{"status 502", "status 406"} {
+			if n := strings.Count(log.String(), "realm: "+want); n != 1 {
+				t.Errorf("%d warnings with %q, want one:\n%s", n, want, &log)
+			}
 		}
 	})
 }

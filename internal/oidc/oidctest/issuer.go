@@ -114,9 +114,14 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.fetches++
 	}
 	i.mu.Unlock()
+	accept := r.Header.Get("Accept")
 	switch {
 	case answer != nil:
 		answer.ServeHTTP(w, r)
+	// As Kubernetes does, which serves its keys as application/jwk-set+json only.
+	case strings.Contains(r.URL.Path, "/.well-known/") && !strings.Contains(accept, "application/json"),
+		r.URL.Path == "/keys" && !strings.Contains(accept, "application/jwk-set+json"):
+		http.Error(w, "", http.StatusNotAcceptable)
 	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
 		writeJSON(w, Object{
 			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
