@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -91,19 +92,14 @@ func (p *program) createFirst(
 // printFirst writes the text with the first tokens to standard output. The server starts even if the reader of
 // standard output is blocked.
 func (p *program) printFirst(ctx context.Context, text string) error {
-	printed := make(chan error, 1)
-	go func() { // ends with the write, or with the process
-		_, err := io.WriteString(p.Stdout, text)
-		printed <- err
-	}()
-	select {
-	case err := <-printed:
-		if err != nil {
-			return fmt.Errorf("print the first tokens: %w; create others with plantstore token create", err)
-		}
+	ctx, cancel := context.WithTimeout(ctx, firstTokensTimeMax)
+	defer cancel()
+	_, err := io.WriteString(terminal.InterruptibleWriter(ctx, p.Stdout), text)
+	if err == nil {
 		return nil
-	case <-ctx.Done():
-	case <-time.After(firstTokensTimeMax):
+	}
+	if !errors.Is(err, terminal.ErrInterrupted) {
+		return fmt.Errorf("print the first tokens: %w; create others with plantstore token create", err)
 	}
 	p.log.Warn("could not print the first tokens: standard output is blocked; create others with plantstore token create")
 	return nil
