@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -45,8 +44,8 @@ func newTry(p *program) *cobra.Command {
 		Long: `Run a server on loopback with sample plants in a temporary directory, which is
 below TMPDIR if that is set. try prints a link that signs in to the console, and a
 curl command with a token that creates a plant. Ctrl-C, SIGTERM or SIGHUP ends the
-server, and try removes the directory. If try is killed, the directory remains:
-remove it.
+server, and try removes the directory. A second signal ends try at once, and the
+directory remains: remove it.
 
 The ports are 8080 and 8081, or free ones if these are in use. All other settings
 have their defaults: try ignores the environment variables of settings and the
@@ -64,7 +63,6 @@ func (p *program) try(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("create a temporary directory: %w; set TMPDIR to a writable directory with free space", err)
 	}
-	defer removeAtSecond(ctx, dir)()
 	defer func() {
 		if removal := os.RemoveAll(dir); removal != nil {
 			err = errors.Join(err, fmt.Errorf("remove the temporary directory %s: %w; remove it yourself", dir, removal))
@@ -75,42 +73,6 @@ func (p *program) try(ctx context.Context) (err error) {
 		return err
 	}
 	return p.serve(ctx, s, flags, nil, p.greetTry)
-}
-
-// removeAtSecond removes a directory and ends the program when a second signal arrives. The caller calls stop at the
-// end of the server.
-func removeAtSecond(ctx context.Context, dir string) (stop func()) {
-	arrived, done := make(chan os.Signal, 2), make(chan struct{})
-	first := ctx.Err() != nil // the first signal has arrived
-	signal.Notify(arrived, interrupts()...)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		for ; ; first = true {
-			select {
-			case <-done:
-				return
-			case s := <-arrived:
-				if first && s != syscall.SIGHUP { // a closed terminal and its shell both send it
-					endNow(dir)
-				}
-			}
-		}
-	})
-	return func() {
-		signal.Stop(arrived)
-		close(done)
-		watch.Wait()
-	}
-}
-
-// endNow removes a directory and ends the program.
-func endNow(dir string) {
-	for range 10 { // a removal fails if the server creates a file at the same time
-		if os.RemoveAll(dir) == nil {
-			break
-		}
-	}
-	os.Exit(exitInterrupted)
 }
 
 // trySettings returns the settings of try, and those that differ from the defaults. It removes the settings, the
