@@ -9,8 +9,6 @@ func newAudit(p *program) *cobra.Command {
 		Long: `List, verify and prune the audit log of the store. It has an entry for each change of
 tokens, each copy of the plants, each start of a server and more. The server may
 run.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newAuditList(p), newAuditVerify(p), newAuditPrune(p))
 	return cmd

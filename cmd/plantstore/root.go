@@ -95,13 +95,14 @@ over the file. "plantstore config" prints the settings in force.`,
 			sub.Run, sub.RunE = nil, showHelp // Cobra's own help succeeds for an unknown command
 		}
 	}
-	checkArgs(root)
-	bindCompletion(root)
 	for _, cmd := range root.Commands() {
-		if !cmd.Runnable() { // otherwise Cobra does not check its arguments
+		if !cmd.Runnable() { // a group; Cobra checks the arguments of a command that runs
+			cmd.Args = cobra.NoArgs
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
+	checkArgs(root)
+	bindCompletion(root)
 	return root
 }
 

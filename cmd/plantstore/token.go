@@ -19,8 +19,6 @@ The server may run: it applies each change within a second.
 
 The command prints the secret of a token once, when it creates the token. The
 store has only the hash and the first 8 characters of the secret.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTokenCreate(p), newTokenList(p), newTokenRevoke(p), newTokenRotate(p),
 		newTokenPrune(p))

@@ -25,8 +25,6 @@ func newWebhook(p *program) *cobra.Command {
 		Short: "List, retry and drop dead letters of webhooks",
 		Long: `List, retry and drop dead letters: deliveries of events to a webhook that the
 server does not attempt any more. The server may run.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newWebhookList(p), newWebhookRetry(p), newWebhookDrop(p))
 	return cmd
