@@ -76,7 +76,7 @@ type moveFacts struct {
 	Digest   string `json:"digest"`
 	Tokens   int    `json:"tokens"`
 	Copied   int64  `json:"copied"`
-	Captured int64  `json:"followed"`
+	Captured int64  `json:"captured"`
 	PauseMS  int64  `json:"pause_ms"`
 }
 
