@@ -70,26 +70,7 @@ func text(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) s
 // sign. It refuses every other form, because a spreadsheet that writes 9.22E+18
 // has rounded the id.
 func parseID(cell []byte) (int64, bool) {
-	digits := bytes.TrimPrefix(cell, []byte{'-'})
-	const digitsMax = 18 // any number of 18 digits fits int64
-	if len(digits) > digitsMax || len(digits) == 0 {
-		return parseLongID(cell, digits)
-	}
-	var id int64
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		id = id*10 + int64(c-'0')
-	}
-	if len(digits) < len(cell) {
-		id = -id
-	}
-	return id, true
-}
-
-func parseLongID(cell, digits []byte) (int64, bool) {
-	if !isDigits(digits) {
+	if !isDigits(bytes.TrimPrefix(cell, []byte{'-'})) {
 		return 0, false
 	}
 	id, err := strconv.ParseInt(string(cell), 10, 64)
