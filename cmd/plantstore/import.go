@@ -164,8 +164,8 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 	if j.rejectsFile, err = terminal.CreateOutput(ctx, j.rejectsPath, j.force); err != nil {
 		return fmt.Errorf("write rejects to %s: %w", j.rejectsPath, err)
 	}
-	j.rejects, err = dump.NewRejects(j.rejectsFile, j.format)
-	return err
+	j.rejects = dump.NewRejects(j.rejectsFile, j.format)
+	return nil
 }
 
 // publishRejects publishes the rejects, even after a failed or interrupted import.

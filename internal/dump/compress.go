@@ -86,14 +86,12 @@ func decompressError(c Compression, err error) error {
 // compressed data and does not close w.
 func compressor(w io.Writer, c Compression) (io.WriteCloser, error) {
 	switch c {
-	case None:
-		return uncompressed{w}, nil
 	case Gzip:
 		return gzip.NewWriter(w), nil
 	case Zstd:
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	}
-	return nil, fmt.Errorf("unknown compression %q; use gzip, zstd or none", c)
+	return uncompressed{w}, nil
 }
 
 type uncompressed struct{ io.Writer }

@@ -19,7 +19,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Format is a file format for plants.
+// Format is a file format for plants: one of the constants, or a result of ParseFormat.
 type Format string
 
 // The formats.
@@ -141,11 +141,6 @@ func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, erro
 		return readCSV(r, rowMax, plantMax)
 	case JSONL:
 		return readLines(r, rowMax, plantMax)
-	case JSON:
-		return readArray(r, rowMax, plantMax)
 	}
-	return func(yield func(Row, error) bool) {
-		_, err := ParseFormat(string(f))
-		yield(Row{}, err)
-	}
+	return readArray(r, rowMax, plantMax)
 }

@@ -73,11 +73,7 @@ func ExampleWriter() {
 // The rejects of a file have its format, so the user can correct and import them.
 func ExampleRejects() {
 	file := strings.NewReader(`{"id":7159,"name":"Abies balsamea"}` + "\n" + `{"id":9206}` + "\n")
-	rejects, err := dump.NewRejects(os.Stdout, dump.JSONL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	rejects := dump.NewRejects(os.Stdout, dump.JSONL)
 	for row, err := range dump.Read(file, dump.JSONL) {
 		if err == nil && row.Err != nil {
 			err = rejects.Write(row)

@@ -187,10 +187,7 @@ func TestWriterFails(t *testing.T) {
 			t.Errorf("%q: Close: got %v (Write: %v), want %v", compression, err, errWrite, broken)
 		}
 	}
-	r, err := dump.NewRejects(failingWriter{broken}, dump.JSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := dump.NewRejects(failingWriter{broken}, dump.JSON)
 	for range 2 {
 		if err := r.Write(dump.Row{Raw: bytes.Repeat([]byte("x"), 1<<17)}); !errors.Is(err, broken) {
 			t.Errorf("Rejects.Write: got %v, want %v", err, broken)

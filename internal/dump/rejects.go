@@ -20,13 +20,7 @@ type Rejects struct {
 
 // NewRejects returns a Rejects that writes to w. It writes nothing before the
 // first row.
-func NewRejects(w io.Writer, f Format) (*Rejects, error) {
-	format, err := ParseFormat(string(f))
-	if err != nil {
-		return nil, err
-	}
-	return &Rejects{w: bufio.NewWriter(w), format: format}, nil
-}
+func NewRejects(w io.Writer, f Format) *Rejects { return &Rejects{w: bufio.NewWriter(w), format: f} }
 
 // Write writes row.Raw. It skips a row without one, which Read found too long.
 // After an error every call returns that error.

@@ -24,7 +24,6 @@ func TestWriteFormats(t *testing.T) {
 			"[\n" + `{"id":-1,"name":"Rosa","tag":"shrub"}` + ",\n" + `{"id":2,"name":"a\nb"}` + ",\n" +
 				`{"id":3,"name":"","tag":""}` + "\n]\n",
 		},
-		{"ndjson", "", lines},
 	} {
 		if got := string(write(t, tt.format, dump.None, nil)); got != tt.empty {
 			t.Errorf("%s of nothing: got %q, want %q", tt.format, got, tt.empty)

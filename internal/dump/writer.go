@@ -25,19 +25,15 @@ type Writer struct {
 // NewWriter returns a Writer that writes to w when its buffer is full, and at
 // Close.
 func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
-	format, err := ParseFormat(string(f))
-	if err != nil {
-		return nil, err
-	}
 	out, err := compressor(w, c)
 	if err != nil {
 		return nil, err
 	}
 	buffer := bufio.NewWriterSize(out, windowBytes)
-	if format == CSV {
+	if f == CSV {
 		_, _ = buffer.WriteString("id,name,tag\r\n") // fits the buffer
 	}
-	return &Writer{out: out, buffer: buffer, format: format}, nil
+	return &Writer{out: out, buffer: buffer, format: f}, nil
 }
 
 // Write writes a plant. After an error every call returns that error.
