@@ -116,13 +116,7 @@ func (f *Flags) roots() (*x509.CertPool, error) {
 	if f.CA == "" {
 		return nil, nil //nolint:nilnil // the value of tls.Config for the authorities of the system
 	}
-	const bytesMax = 1 << 20
-	file, err := os.Open(f.CA)
-	if err != nil {
-		return nil, config.Usagef("server-ca: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, bytesMax))
+	text, err := os.ReadFile(f.CA)
 	if err != nil {
 		return nil, config.Usagef("server-ca: %w", err)
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"plantstore/internal/admin"
@@ -14,25 +15,20 @@ import (
 type serverAudit struct {
 	*audit.Recorder
 
-	by     audit.Origin
-	cancel context.CancelFunc // ends prune
-	pruned chan struct{}      // closed when prune has ended
+	by      audit.Origin
+	cancel  context.CancelFunc // ends prune
+	pruning sync.WaitGroup
 }
 
 // openAudit records the start of the server with its settings, and starts the removal of old entries.
 func (v *instance) openAudit(ctx context.Context) error {
-	a := &serverAudit{
-		Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By, pruned: make(chan struct{}),
-	}
+	a := &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
 	details := append(auditDetails(v.Settings, v.Env), audit.Detail{Key: "version", Value: v.Version})
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	keep := time.Duration(v.Settings.Audit.Keep) // here, because a reload replaces the settings
-	go func() {                                  // ends with ctx; stop waits for it
-		defer close(a.pruned)
-		a.prune(ctx, v.engine, keep, v.log)
-	}()
+	a.pruning.Go(func() { a.prune(ctx, v.engine, keep, v.log) })
 	v.audit = a
 	v.onClose(a.stop)
 	return nil
@@ -45,7 +41,7 @@ func (a *serverAudit) event(action audit.Action, details ...audit.Detail) audit.
 // stop records the end of the server.
 func (a *serverAudit) stop() {
 	a.cancel()
-	<-a.pruned
+	a.pruning.Wait()
 	a.Record(a.event(audit.ServerStop))
 	a.Close()
 }

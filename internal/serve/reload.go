@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -85,20 +84,14 @@ func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return sum, false
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return sum, false
-	}
-	defer f.Close()
-	hash := sha256.New()
-	_, err = io.Copy(hash, io.LimitReader(f, config.FileBytesMax+1))
-	return [sha256.Size]byte(hash.Sum(nil)), err == nil
+	text, err := os.ReadFile(path)
+	return sha256.Sum256(text), err == nil
 }
 
 // hangup is reload for SIGHUP: the operator says that all files are whole, also the certificates.
 func (v *instance) hangup(ctx context.Context) {
 	if err := v.servers.certificates.reload(v.Settings); err != nil {
-		v.log.Error("could not reload the certificates; the previous ones stay in use", "error", v.hide(err.Error()))
+		v.log.Error("could not reload the certificates; the previous ones stay in use", "error", v.Env.Hide(err.Error()))
 	}
 	v.reload(ctx)
 }
@@ -111,7 +104,7 @@ func (v *instance) reload(ctx context.Context) {
 		err = v.apply(ctx, next)
 	}
 	if err != nil {
-		v.log.Error("could not reload the settings; the previous ones stay in force", "error", v.hide(err.Error()))
+		v.log.Error("could not reload the settings; the previous ones stay in force", "error", v.Env.Hide(err.Error()))
 		return
 	}
 	v.Settings = next
@@ -140,8 +133,6 @@ func (v *instance) prepare(ctx context.Context) (next *config.Settings, changed,
 	next.SignIn.Secret = v.Settings.SignIn.Secret
 	return next, changed, waiting, nil
 }
-
-func (v *instance) hide(text string) string { return v.Env.Hide(text) }
 
 // record appends the changed settings to the audit log.
 func (v *instance) record(changed []string) {

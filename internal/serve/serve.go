@@ -184,8 +184,7 @@ func (v *instance) serve(ctx context.Context) error {
 // run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
 // and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed.
 func (v *instance) run(ctx context.Context) error {
-	changes := time.NewTicker(reloadEvery)
-	defer changes.Stop()
+	changes := time.Tick(reloadEvery)
 	manager := startManager(v.Env, v.log)
 	defer manager.stopping()
 	for {
@@ -201,7 +200,7 @@ func (v *instance) run(ctx context.Context) error {
 			return err
 		case <-v.Hangups:
 			v.hangup(ctx)
-		case <-changes.C:
+		case <-changes:
 			v.look(ctx)
 		}
 	}

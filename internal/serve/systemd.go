@@ -61,7 +61,6 @@ func (s sockets) close() {
 // manager reports the state of the server to systemd, if systemd has started it.
 type manager struct {
 	notifier systemd.Notifier
-	ticker   *time.Ticker     // nil: no watchdog
 	watchdog <-chan time.Time // when alive is due; nil: never
 	log      *slog.Logger
 	failed   bool // the log has a line about it
@@ -71,8 +70,7 @@ type manager struct {
 func startManager(env *config.Environment, log *slog.Logger) *manager {
 	m := &manager{notifier: systemd.NewNotifier(env.Vars, os.Getpid()), log: log}
 	if every := m.notifier.AliveEvery(); every > 0 {
-		m.ticker = time.NewTicker(every)
-		m.watchdog = m.ticker.C
+		m.watchdog = time.Tick(every)
 	}
 	m.check(m.notifier.Ready())
 	return m
@@ -82,12 +80,7 @@ func startManager(env *config.Environment, log *slog.Logger) *manager {
 func (m *manager) alive() { m.check(m.notifier.Alive()) }
 
 // stopping reports that the server ends.
-func (m *manager) stopping() {
-	if m.ticker != nil {
-		m.ticker.Stop()
-	}
-	m.check(m.notifier.Stopping())
-}
+func (m *manager) stopping() { m.check(m.notifier.Stopping()) }
 
 // check logs the first error. The server continues: systemd ends it if it needs the notification.
 func (m *manager) check(err error) {
