@@ -14,7 +14,7 @@ import (
 
 func newAuditPrune(p *program) *cobra.Command {
 	s := &config.Settings{}
-	var keep config.Duration
+	var keep time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --keep TIME",
 		Short: "Remove old entries of the audit log",
@@ -28,7 +28,7 @@ day with --audit-keep.`,
 				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
 			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
-				removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
+				removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-keep), p.operator())
 				if err != nil {
 					return err
 				}
@@ -38,6 +38,6 @@ day with --audit-keep.`,
 		},
 	}
 	s.BindStore(cmd.Flags())
-	cmd.Flags().Var(&keep, "keep", "keep entries that are younger than this `time`, such as 400d")
+	cmd.Flags().Var(config.Duration(&keep), "keep", "keep entries that are younger than this `time`, such as 400d")
 	return cmd
 }

@@ -93,7 +93,7 @@ removes it from the server.`,
 }
 
 func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
-	f.Var((*config.FileName)(&o.manifest), "manifest", manifestUsage)
+	f.Var(config.FileName(&o.manifest), "manifest", manifestUsage)
 	bindJSON(f, &o.asJSON, "print a JSON object")
 }
 

@@ -21,10 +21,7 @@ import (
 // bindCompletion registers the completion of the values of flags and of arguments for a command and its subcommands.
 func bindCompletion(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		var values []string
-		if c, ok := f.Value.(*config.Choice); ok {
-			values = c.Allowed
-		}
+		values := config.WordsOf(f.Value)
 		switch f.Name {
 		case "format":
 			values = []string{string(dump.CSV), string(dump.JSONL), string(dump.JSON)}

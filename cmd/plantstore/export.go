@@ -85,7 +85,7 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 	s.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
-	cmd.Flags().VarP((*config.FileName)(&output), "output", "o",
+	cmd.Flags().VarP(config.FileName(&output), "output", "o",
 		"write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")

@@ -48,7 +48,7 @@ func (f *firstToken) curl(secret string) string {
 func (p *program) firstTokens(
 	ctx context.Context, engine serve.Engine, s *config.Settings, at serve.Addresses,
 ) error {
-	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !bool(s.Admin.PrintTokens) {
+	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !s.Admin.PrintTokens {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
 			p.log.Warn("the store has no token; create one with plantstore token create, " +

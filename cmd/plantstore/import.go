@@ -25,7 +25,7 @@ func newImport(p *program) *cobra.Command {
 	s := &config.Settings{}
 	var format, rejects string
 	var force, create, asJSON bool
-	onConflict := config.Choice{Value: string(importer.Fail), Allowed: importer.Reactions()}
+	onConflict := string(importer.Fail)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read plants from a file or standard input into the store",
@@ -53,7 +53,7 @@ the rows that skip counts.`,
 				return err
 			}
 			job := &importJob{
-				p: p, onConflict: importer.Reaction(onConflict.Value), rejectsPath: rejects, force: force, asJSON: asJSON,
+				p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force, asJSON: asJSON,
 			}
 			if err := job.open(cmd.Context(), args[0], format); err != nil {
 				return err
@@ -73,10 +73,10 @@ the rows that skip counts.`,
 	p.bindQuiet(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print the counts as a JSON object")
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; required for standard input")
-	cmd.Flags().Var(&onConflict, "on-conflict",
+	cmd.Flags().Var(config.Choice(&onConflict, importer.Reactions()...), "on-conflict",
 		"`reaction` to a row that conflicts with a stored plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
-	cmd.Flags().Var((*config.FileName)(&rejects), "rejects",
+	cmd.Flags().Var(config.FileName(&rejects), "rejects",
 		"write the rows that are not stored to this `file`, which is complete when import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd

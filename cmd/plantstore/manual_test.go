@@ -25,8 +25,12 @@ const settingsManual = "plantstore.yaml"
 func TestReferenceManual(t *testing.T) {
 	t.Parallel()
 	root := newRoot(&program{})
+	written, err := settingTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	pages := map[string]string{
-		root.Name() + ".1": manualOfRoot(root), settingsManual + ".5": manualOfSettings(),
+		root.Name() + ".1": manualOfRoot(root), settingsManual + ".5": manualOfSettings(written),
 	}
 	for _, cmd := range documented(root) {
 		pages[root.Name()+"-"+cmd.Name()+".1"] = manualOf(cmd)
@@ -154,7 +158,7 @@ func manualOfRoot(root *cobra.Command) string {
 }
 
 // manualOfSettings returns the manual page of the settings file.
-func manualOfSettings() string {
+func manualOfSettings(written map[string]string) string {
 	var page strings.Builder
 	manualHead(&page, settingsManual, 5, "settings of Plant Store")
 	page.WriteString(".SH DESCRIPTION\n" + roffText("A YAML file that --config names: a mapping of the keys below to "+
@@ -166,18 +170,19 @@ func manualOfSettings() string {
 		"once, the others after a restart. An invalid file changes nothing."))
 	page.WriteString(".SH KEYS\n")
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(config.Settings).AllSettings()
-	config.BindSettings(flags, rows)
+	settings := new(config.Settings)
+	settings.BindServe(flags)
+	rows := settings.AllSettings()
 	for _, s := range rows {
 		if s.Name == "config" {
 			continue
 		}
-		_, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
-		page.WriteString(".TP\n\\fB" + roff(s.Name+": "+yamlValue(flags.Lookup(s.Name))) + "\\fR\n" + roff(usage) + "\n")
+		f := flags.Lookup(s.Name)
+		page.WriteString(".TP\n\\fB" + roff(s.Name+": "+yamlValue(f)) + "\\fR\n" + roff(usageOf(f)) + "\n")
 		if s.Reloadable() {
 			page.WriteString("(reload)\n")
 		}
-		if text := roffMarkdown(s.More + " " + rangeOf(s.Value)); text != "" {
+		if text := roffMarkdown(written[s.Name]); text != "" {
 			page.WriteString(".IP\n" + strings.ReplaceAll(text, "\n\n", "\n.IP\n") + "\n")
 		}
 	}
@@ -277,8 +282,9 @@ func packagedSettingsText() string {
 # Apply a change: systemctl reload plantstore, or restart if the log says so.
 `)
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(config.Settings).AllSettings()
-	config.BindSettings(flags, rows)
+	settings := new(config.Settings)
+	settings.BindServe(flags)
+	rows := settings.AllSettings()
 	for _, s := range rows {
 		switch f := flags.Lookup(s.Name); s.Name {
 		case "config":

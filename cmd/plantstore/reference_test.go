@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,7 +101,12 @@ func TestReferenceSettings(t *testing.T) {
 	page.WriteString("# Settings\n\n" + wrapped("The flag `--body-max` is also the variable `"+config.Variable("body-max")+
 		"` and the key `body-max` of the settings file; only `--config` has no key. [Configuration](configuration.md) "+
 		"has the order of precedence. A [reload](configuration.md#reload) changes some of them while the server runs. "+
-		generatedBy("the tables in internal/config")))
+		"`go test ./cmd/plantstore -run TestReference -update` writes the tables from internal/config. People write the "+
+		"text about a setting."))
+	written, err := settingTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, g := range s.Groups() {
 		page.WriteString("\n**" + g.Title + "**\n\n" + tableHead("flag", "default", "unit", "reload", "purpose"))
 		for _, s := range g.Settings {
@@ -112,7 +119,7 @@ func TestReferenceSettings(t *testing.T) {
 				reload = "yes"
 			}
 			page.WriteString(tableRow(code("--"+s.Name), code(flags.Lookup(s.Name).DefValue), unit, reload, usage))
-			if text := strings.TrimSpace(s.More + " " + rangeOf(s.Value)); text != "" {
+			if text := written[s.Name]; text != "" {
 				more.WriteString("\n## " + s.Name + "\n\n" + wrapped(text))
 			}
 		}
@@ -153,23 +160,52 @@ var otherVariables = [][2]string{
 	{"PG…", "libpq's other variables, such as `PGUSER`: defaults of the URL in `--db`"},
 }
 
-// rangeOf returns the sentence about the range of a value.
-func rangeOf(value pflag.Value) string {
-	switch v := value.(type) {
-	case *config.ByteCount:
-		return fmt.Sprintf("Range: %s to %s.", config.FormatBytes(v.Min), config.FormatBytes(v.Max))
-	case *config.Count:
-		return fmt.Sprintf("Range: %d to %d.", v.Min, v.Max)
+// settingTexts returns the text of docs/reference/settings.md about each setting by name, with the range of its values.
+// A paragraph is one line. It reads the page once, because -update writes it.
+var settingTexts = sync.OnceValues(func() (map[string]string, error) {
+	page, err := os.ReadFile(referenceDir + "settings.md")
+	if err != nil {
+		return nil, err
 	}
-	return ""
+	texts := map[string]string{}
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		texts[name] = text
+	}
+	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	new(config.Settings).BindServe(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		paragraphs := strings.Split(strings.TrimSpace(rangeSentence.ReplaceAllString(texts[f.Name], "")), "\n\n")
+		for i, paragraph := range paragraphs {
+			paragraphs[i] = strings.Join(strings.Fields(paragraph), " ")
+		}
+		texts[f.Name] = strings.TrimSpace(strings.Join(paragraphs, "\n\n") + " " + rangeOf(f.Value))
+	})
+	return texts, nil
+})
+
+var rangeSentence = regexp.MustCompile(`Range:\s\S+\sto\s\S+\.\s*$`)
+
+// rangeOf returns the sentence about the range of a value, from the error about a number beyond it.
+func rangeOf(value pflag.Value) string {
+	err := value.Set("9999999999999")
+	if err == nil {
+		return ""
+	}
+	_, limits, ok := strings.Cut(err.Error(), " is out of range; use ")
+	if !ok {
+		return ""
+	}
+	return "Range: " + limits + "."
 }
 
 // TestSettingsTable covers every row: a valid default, a version, a usage line with its unit, and a field of settings.
 func TestSettingsTable(t *testing.T) {
 	t.Parallel()
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(config.Settings).AllSettings()
-	config.BindSettings(flags, rows)
+	settings := new(config.Settings)
+	settings.BindServe(flags)
+	rows := settings.AllSettings()
 	for _, s := range rows {
 		if s.Initial != "" && s.Value.Set(s.Initial) != nil || s.Value.String() != flags.Lookup(s.Name).DefValue {
 			t.Errorf("%s: the default %q is invalid", s.Name, s.Initial)

@@ -125,7 +125,7 @@ func (r *revocation) revoke(
 
 // checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
 func (r *revocation) checkIssuer(s *config.Settings) error {
-	configured := string(s.OIDC.Issuer)
+	configured := s.OIDC.Issuer
 	if r.issuer == "" {
 		r.issuer = configured
 	}

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
@@ -23,14 +20,6 @@ store has only the hash and the first 8 characters of the secret.`,
 	cmd.AddCommand(newTokenCreate(p), newTokenList(p), newTokenRevoke(p), newTokenRotate(p),
 		newTokenPrune(p))
 	return cmd
-}
-
-// checkExpires returns a usage error if --expires is 0.
-func checkExpires(flags *pflag.FlagSet, expires time.Duration) error {
-	if flags.Changed("expires") && expires == 0 {
-		return config.Usagef("expires: 0 is out of range; use a time such as 90d or 12h")
-	}
-	return nil
 }
 
 // refuseSecret returns an error if a name has the form of a secret.

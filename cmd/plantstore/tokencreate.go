@@ -33,9 +33,6 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			if err := checkNewName(args[0]); err != nil {
 				return err
 			}
-			if err := checkExpires(cmd.Flags(), expires); err != nil {
-				return err
-			}
 			if noExpiry == cmd.Flags().Changed("expires") {
 				return config.Usagef("give --expires, such as --expires 90d, or --no-expiry")
 			}
@@ -57,7 +54,7 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 	out.bind(cmd.Flags())
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},
 		"`scopes` of the token: plants:create, plants:read, admin, metrics")
-	cmd.Flags().Var((*config.Duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
+	cmd.Flags().Var(config.Timeout(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
 	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token without an expiry")
 	return cmd
 }

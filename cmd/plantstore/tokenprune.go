@@ -15,7 +15,7 @@ import (
 func newTokenPrune(p *program) *cobra.Command {
 	const shortest = 24 * time.Hour // a server stores the last use within a minute
 	s := &config.Settings{}
-	var unused config.Duration
+	var unused time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --unused TIME",
 		Short: "Remove the subjects of an issuer that are not in use",
@@ -32,11 +32,11 @@ stored again, with another number.`,
 			switch {
 			case !cmd.Flags().Changed("unused"):
 				return config.Usagef("unused: give the time since the last use, such as --unused 365d")
-			case time.Duration(unused) < shortest:
-				return config.Usagef("unused: %s is out of range; use at least 1d", &unused)
+			case unused < shortest:
+				return config.Usagef("unused: %s is out of range; use at least 1d", config.FormatDuration(unused))
 			}
 			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
-				removed, err := admin.PruneSubjects(ctx, engine, time.Duration(unused), p.operator())
+				removed, err := admin.PruneSubjects(ctx, engine, unused, p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
 				}
@@ -46,6 +46,7 @@ stored again, with another number.`,
 		},
 	}
 	s.BindStore(cmd.Flags())
-	cmd.Flags().Var(&unused, "unused", "remove subjects whose last use is longer ago than this `time`, such as 365d")
+	cmd.Flags().Var(config.Duration(&unused), "unused",
+		"remove subjects whose last use is longer ago than this `time`, such as 365d")
 	return cmd
 }

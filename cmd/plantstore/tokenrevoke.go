@@ -66,7 +66,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool { return s != auth.StateRevoked })
 	s.BindStore(cmd.Flags())
 	server.Bind(cmd.Flags())
-	config.BindSettings(cmd.Flags(), s.OIDC.IssuerRows())
+	s.Bind(cmd.Flags(), "oidc-issuer")
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
 	r.bind(cmd.Flags())
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +29,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
   plantstore token rotate web-shop -o web-shop.token --force`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(refuseSecret(args[0]), checkExpires(cmd.Flags(), expires)); err != nil {
+			if err := refuseSecret(args[0]); err != nil {
 				return err
 			}
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
@@ -53,9 +52,9 @@ prints the secret of the new token, and nothing else, on standard output.`,
 	s.BindStore(cmd.Flags())
 	server.Bind(cmd.Flags())
 	out.bind(cmd.Flags())
-	cmd.Flags().Var((*config.Duration)(&overlap), "overlap",
+	cmd.Flags().Var(config.Duration(&overlap), "overlap",
 		"`time` for which the old token stays valid, such as 24h or 7d; 0: end it at once")
-	cmd.Flags().Var((*config.Duration)(&expires), "expires",
+	cmd.Flags().Var(config.Timeout(&expires), "expires",
 		"`time` until the new token expires, such as 90d; default: the lifetime of the old token")
 	return cmd
 }

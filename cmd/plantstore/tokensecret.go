@@ -30,7 +30,7 @@ type createdFacts struct {
 }
 
 func (o *secretOutput) bind(f *pflag.FlagSet) {
-	f.VarP((*config.FileName)(&o.path), "output", "o",
+	f.VarP(config.FileName(&o.path), "output", "o",
 		"write the secret to this `file`, which only its owner can read; - is standard output")
 	f.BoolVar(&o.force, "force", false, "replace the file that --output names")
 	bindJSON(f, &o.asJSON, "print a JSON object, with the secret unless --output names a file")

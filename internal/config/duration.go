@@ -6,32 +6,33 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// Duration is a flag or a setting that is a length of time. It is never negative. Its text is that
-// of time.ParseDuration after optional days: 90d, 1d12h, 30m. Set accepts each result of String.
-type Duration time.Duration
+	"github.com/spf13/pflag"
+)
 
 // Day is the length of a day.
 const Day = 24 * time.Hour
 
 const durationMax = 36500 * Day // 100 years; the maximum of time.Duration is 292
 
-// Type implements pflag.Value.
-func (d *Duration) Type() string { return "duration" }
-
-func (d *Duration) String() string { return FormatDuration(time.Duration(*d)) }
-
-// Set implements pflag.Value.
-func (d *Duration) Set(text string) error {
-	parsed, err := ParseDuration(text)
-	if err == nil {
-		*d = Duration(parsed)
-	}
-	return err
+// Duration is a length of time in the form of ParseDuration.
+func Duration(to *time.Duration) pflag.Value {
+	return &value[time.Duration]{to: to, parse: ParseDuration, format: FormatDuration}
 }
 
-// ParseDuration parses a duration of 0 to 100 years: 90d, 1d12h, 30m.
+// Timeout is a duration longer than 0.
+func Timeout(to *time.Duration) pflag.Value {
+	return &value[time.Duration]{to: to, format: FormatDuration, parse: func(text string) (time.Duration, error) {
+		d, err := ParseDuration(text)
+		if err == nil && d == 0 {
+			err = fmt.Errorf("%s is out of range; use a duration longer than 0, such as 10s", text)
+		}
+		return d, err
+	}}
+}
+
+// ParseDuration parses a duration of 0 to 100 years: the form of time.ParseDuration after optional days, such as 90d,
+// 1d12h or 30m.
 func ParseDuration(text string) (time.Duration, error) {
 	fault := fmt.Errorf("%q is not a duration; use the form 90d, 12h or 30m", text)
 	number, tail, hasDays := strings.Cut(text, "d")
@@ -54,7 +55,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.Duration(days)*Day + rest, nil
 }
 
-// FormatDuration returns a duration in the shortest form that parseDuration accepts: 1d, not 24h0m0s. The help of pflag
+// FormatDuration returns a duration in the shortest form that ParseDuration accepts: 1d, not 24h0m0s. The help of pflag
 // omits the default 0, but not 0s.
 func FormatDuration(d time.Duration) string {
 	if d == 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -15,12 +16,12 @@ import (
 
 // SignIn are the settings of the console and of the sign-in at the issuer.
 type SignIn struct {
-	ConsoleURL BaseURL
-	ClientID   Text
-	SecretFile Text
-	Scopes     List
-	Claim      Text
-	Grants     List
+	ConsoleURL *url.URL // nil: none
+	ClientID   string
+	SecretFile string
+	Scopes     []string
+	Claim      string
+	Grants     []string
 
 	Secret string // of the client; set by readSecret
 }
@@ -28,36 +29,6 @@ type SignIn struct {
 // ClientSecretVariable has the secret of the client. It is not a setting, because other users can read the command
 // line, and config prints settings.
 const ClientSecretVariable = VariablePrefix + "OIDC_CLIENT_SECRET"
-
-// clientRows are the settings that need an issuer.
-func (c *SignIn) clientRows() []Setting {
-	return []Setting{
-		{
-			"oidc-client-id", &c.ClientID, "", "`id` of the console as a client of the issuer; empty: none",
-			"The console offers to sign in at the issuer of `--oidc-issuer`. See " +
-				"[sign in with OpenID Connect](../how-to/sign-in-with-openid-connect.md).",
-		},
-		{
-			"oidc-client-secret-file", &c.SecretFile, "", "`file` with the secret of the client",
-			"The variable `" + ClientSecretVariable + "` can have the secret instead. Without a secret the client is public.",
-		},
-		{
-			"oidc-client-scopes", c.Scopes.of(checkRequestedScope), "",
-			"`scopes` that the console requests from the issuer",
-			"Empty: `openid`, `profile` and `email`. Some issuers need another one for the claim, such as `groups`.",
-		},
-		{
-			"oidc-console-claim", &c.Claim, "groups", "`claim` of the ID token that grants access to the console",
-			"The claim is a string, which is one value, or an array of strings. With `email`, the issuer must have verified " +
-				"the address (`email_verified`).",
-		},
-		{
-			"oidc-console-grants", c.Grants.of(checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES",
-			"People with the value in the claim have the scopes, with spaces between them: " +
-				"`plant-admins=admin plants:read plants:create`. Without a grant no person has access.",
-		},
-	}
-}
 
 func checkRequestedScope(item string) error {
 	other := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' } // RFC 6749 section 3.3
@@ -67,12 +38,7 @@ func checkRequestedScope(item string) error {
 	return nil
 }
 
-// checkConsoleGrant checks an item of --oidc-console-grants.
-func checkConsoleGrant(item string) error {
-	_, _, err := parseConsoleGrant(item)
-	return err
-}
-
+// parseConsoleGrant parses an item of --oidc-console-grants.
 func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error) {
 	const grantable = auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
 	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
@@ -89,30 +55,24 @@ func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error
 
 // check returns a usage error for an incomplete or invalid client of the issuer.
 func (c *SignIn) check(s *Settings) error {
-	if u := c.ConsoleURL.URL; u != nil && u.Path != "" {
+	if u := c.ConsoleURL; u != nil && u.Path != "" {
 		return s.Fault("console-url", "the console has no path; got %q", u.String())
 	}
-	if c.ClientID == "" || s.OIDC.Issuer == "" {
-		for _, row := range c.clientRows() {
-			switch value := row.Value.String(); {
-			case value == row.Initial:
-			case s.OIDC.Issuer == "":
-				return s.Fault(row.Name, "it has no effect without an issuer; set oidc-issuer")
-			default:
-				return s.Fault(row.Name, "it has no effect without a client; set oidc-client-id")
-			}
-		}
+	if s.OIDC.Issuer == "" { // OIDC.check refuses the settings
 		return nil
 	}
+	if c.ClientID == "" {
+		return s.refuseUnused("it has no effect without a client; set oidc-client-id", "oidc-client-", "oidc-console-")
+	}
 	switch {
-	case len(c.Grants.Items) == 0:
+	case len(c.Grants) == 0:
 		return s.Fault("oidc-client-id", "no person could sign in; set oidc-console-grants")
 	case c.Claim == "":
 		return s.Fault("oidc-console-claim", "it must not be empty with oidc-client-id")
-	case len(c.Scopes.Items) > 0 && !slices.Contains(c.Scopes.Items, "openid"):
+	case len(c.Scopes) > 0 && !slices.Contains(c.Scopes, "openid"):
 		return s.Fault("oidc-client-scopes", "openid is missing; without it the issuer sends no ID token")
 	}
-	if u := c.ConsoleURL.URL; u != nil {
+	if u := c.ConsoleURL; u != nil {
 		if err := oidc.CheckIssuer(u.String()); err != nil {
 			return s.Fault("console-url", "the issuer would send codes without TLS: %w", err)
 		}
@@ -133,7 +93,7 @@ func (c *SignIn) ReadSecret(env *Environment, s *Settings) error {
 				ClientSecretVariable)
 		}
 		var err error
-		if secret, err = readSecretFile(string(c.SecretFile)); err != nil {
+		if secret, err = readSecretFile(c.SecretFile); err != nil {
 			return s.Fault("oidc-client-secret-file", "%w", err)
 		}
 	}
@@ -181,11 +141,4 @@ func readRegular(path string) ([]byte, error) {
 }
 
 // ClientGrants returns the scopes of people by the value of the claim.
-func (c *SignIn) ClientGrants() map[string]auth.Scopes {
-	grants := map[string]auth.Scopes{}
-	for _, item := range c.Grants.Items {
-		value, scopes, _ := parseConsoleGrant(item) // Set has checked it
-		grants[value] |= scopes
-	}
-	return grants
-}
+func (c *SignIn) ClientGrants() map[string]auth.Scopes { return grants(c.Grants, parseConsoleGrant) }

@@ -9,21 +9,21 @@ import (
 
 // ConsoleURL returns the address of the console, from the settings of the server.
 func (s *Settings) ConsoleURL() (*url.URL, error) {
-	if u := s.SignIn.ConsoleURL.URL; u != nil {
+	if u := s.SignIn.ConsoleURL; u != nil {
 		return u, nil
 	}
-	host, port, err := net.SplitHostPort(string(s.AdminListen))
+	host, port, err := net.SplitHostPort(s.AdminListen)
 	if err != nil || port == "0" {
-		return nil, s.Fault("admin-listen", "the link needs the port of the server; got %q", string(s.AdminListen))
+		return nil, s.Fault("admin-listen", "the link needs the port of the server; got %q", s.AdminListen)
 	}
 	ip := net.ParseIP(host)
-	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
+	loopback := IsLoopback(host)
 	u := GuessURL(&net.TCPAddr{IP: ip}, (s.TLS.Cert != "" || s.ACME.Enabled()) && !loopback)
 	switch {
 	case loopback, ip != nil && !ip.IsUnspecified():
 		u.Host = net.JoinHostPort(host, port)
-	case len(s.AdminHost.Items) > 0:
-		u.Host = net.JoinHostPort(s.AdminHost.Items[0], port)
+	case len(s.AdminHosts) > 0:
+		u.Host = net.JoinHostPort(s.AdminHosts[0], port)
 	default:
 		u.Host = net.JoinHostPort("127.0.0.1", port)
 	}
@@ -32,13 +32,13 @@ func (s *Settings) ConsoleURL() (*url.URL, error) {
 
 // ReadyURL returns the URL of the readiness check, from the settings of the server.
 func (s *Settings) ReadyURL(ctx context.Context) (*url.URL, error) {
-	host, text, err := net.SplitHostPort(string(s.AdminListen))
+	host, text, err := net.SplitHostPort(s.AdminListen)
 	if err != nil {
 		return nil, s.Fault("admin-listen", "%w", err)
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", text)
 	if err != nil || port == 0 {
-		return nil, s.Fault("admin-listen", "the check needs the port of the server; got %q", string(s.AdminListen))
+		return nil, s.Fault("admin-listen", "the check needs the port of the server; got %q", s.AdminListen)
 	}
 	at := &net.TCPAddr{Port: port}
 	if host != "" {
@@ -51,6 +51,9 @@ func (s *Settings) ReadyURL(ctx context.Context) (*url.URL, error) {
 	secure := (s.TLS.Cert != "" || s.ACME.Enabled()) && !at.IP.IsLoopback()
 	return GuessURL(at, secure).JoinPath("readyz"), nil
 }
+
+// IsLoopback reports whether a host is localhost or a loopback address.
+func IsLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // GuessURL returns a URL at which this machine reaches a listener.
 func GuessURL(a net.Addr, secure bool) *url.URL {

@@ -8,22 +8,83 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/spf13/pflag"
 )
 
-// Address is a host and port to listen on.
-type Address string
-
-func (a *Address) String() string { return string(*a) }
-
-// Type implements pflag.Value.
-func (a *Address) Type() string { return "address" }
+// value is a setting or a flag with a value of type T.
+type value[T any] struct {
+	to     *T
+	parse  func(text string) (T, error)
+	format func(T) string
+	words  []string // the only texts that parse accepts; nil: it accepts others
+}
 
 // Set implements pflag.Value.
-func (a *Address) Set(text string) error {
+func (v *value[T]) Set(text string) error {
+	parsed, err := v.parse(text)
+	if err == nil {
+		*v.to = parsed
+	}
+	return err
+}
+
+func (v *value[T]) String() string { return v.format(*v.to) }
+
+const boolType = "bool" // pflag's name of the type
+
+// Type implements pflag.Value.
+func (v *value[T]) Type() string {
+	if _, ok := any(v.to).(*bool); ok {
+		return boolType
+	}
+	return "value"
+}
+
+func (v *value[T]) allWords() []string { return v.words }
+
+// WordsOf returns the only texts that a value accepts, nil if it accepts others.
+func WordsOf(v pflag.Value) []string {
+	if c, ok := v.(interface{ allWords() []string }); ok {
+		return c.allWords()
+	}
+	return nil
+}
+
+// checked is a text without a fault.
+func checked(to *string, check func(text string) error) pflag.Value {
+	return &value[string]{
+		to: to, parse: func(text string) (string, error) { return text, check(text) },
+		format: func(text string) string { return text },
+	}
+}
+
+// optional returns a check that also accepts no text.
+func optional(check func(text string) error) func(text string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return check(text)
+	}
+}
+
+func text(to *string) pflag.Value { return checked(to, func(string) error { return nil }) }
+
+// FileName is the name of a file in a flag. It is empty only if the flag is not given, because an unset variable of a
+// script must not send a secret to standard output.
+func FileName(to *string) pflag.Value {
+	return checked(to, func(name string) error {
+		if name == "" {
+			return errors.New("the file name is empty; give a file name or omit the flag")
+		}
+		return nil
+	})
+}
+
+// checkAddress returns an error for a text that is not a host and port to listen on.
+func checkAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return fmt.Errorf("%q is not a host and port; use the form 127.0.0.1:8080", text)
@@ -31,90 +92,81 @@ func (a *Address) Set(text string) error {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
 		return fmt.Errorf("%q has an invalid port; use 0 to 65535", text)
 	}
-	*a = Address(text)
 	return nil
 }
 
-// BaseURL is an http or https URL; the zero value is no URL.
-type BaseURL struct{ URL *url.URL }
-
-// Type implements pflag.Value.
-func (b *BaseURL) Type() string { return "URL" }
-
-func (b *BaseURL) String() string {
-	if b.URL == nil {
-		return ""
-	}
-	return b.URL.String()
+// toggle is true or false. A flag without a value is true. ValueFault describes its errors.
+func toggle(to *bool) pflag.Value {
+	return &value[bool]{to: to, parse: strconv.ParseBool, format: strconv.FormatBool}
 }
 
-// Set implements pflag.Value.
-func (b *BaseURL) Set(text string) error {
+// baseURL is an http or https URL, or nil.
+func baseURL(to **url.URL) pflag.Value {
+	return &value[*url.URL]{to: to, parse: parseBaseURL, format: func(u *url.URL) string {
+		if u == nil {
+			return ""
+		}
+		return u.String()
+	}}
+}
+
+func parseBaseURL(text string) (*url.URL, error) {
 	if text == "" {
-		b.URL = nil
-		return nil
+		return nil, nil //nolint:nilnil // no URL
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%q is not an http or https URL; use the form https://plants.example/store", text)
+		return nil, fmt.Errorf("%q is not an http or https URL; use the form https://plants.example/store", text)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("a base URL cannot have a user, query or fragment")
+		return nil, errors.New("a base URL cannot have a user, query or fragment")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	if u.RawPath != "" || strings.Contains(u.Path, "//") {
-		return fmt.Errorf("%q has an escape or an empty segment in its path; use a plain path", text)
+		return nil, fmt.Errorf("%q has an escape or an empty segment in its path; use a plain path", text)
 	}
-	b.URL = u
-	return nil
+	return u, nil
 }
 
 // Choice is one of some words.
-type Choice struct {
-	Value   string
-	Allowed []string
-}
-
-// among sets the allowed words and returns c.
-func (c *Choice) among(words ...string) *Choice {
-	c.Allowed = words
-	return c
-}
-
-func (c *Choice) String() string { return c.Value }
-
-// Type implements pflag.Value.
-func (c *Choice) Type() string { return "word" }
-
-// Set implements pflag.Value.
-func (c *Choice) Set(text string) error {
-	if !slices.Contains(c.Allowed, text) {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.Allowed, ", "))
+func Choice(to *string, words ...string) pflag.Value {
+	return &value[string]{
+		to: to, words: words, format: func(word string) string { return word },
+		parse: func(text string) (string, error) {
+			if !slices.Contains(words, text) {
+				return "", fmt.Errorf("%q is not one of %s", text, strings.Join(words, ", "))
+			}
+			return text, nil
+		},
 	}
-	c.Value = text
-	return nil
 }
 
-// ByteCount is a number of bytes, written as digits or with KiB, MiB or GiB.
-type ByteCount struct{ N, Min, Max int64 }
+// byteCount is a number of bytes in a range, written as digits or with KiB, MiB or GiB.
+func byteCount(to *int64, least, most int64) pflag.Value {
+	return &value[int64]{to: to, format: FormatBytes, parse: func(text string) (int64, error) {
+		number, factor := text, int64(1)
+		for _, unit := range byteUnits {
+			if rest, ok := strings.CutSuffix(text, unit.suffix); ok {
+				number, factor = rest, unit.bytes
+			}
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 0 || n > (1<<62)/factor {
+			return 0, fmt.Errorf("%q is not a number of bytes; use the form 65536 or 64KiB", text)
+		}
+		if n *= factor; n < least || n > most {
+			return 0, fmt.Errorf("%s is out of range; use %s to %s", text, FormatBytes(least), FormatBytes(most))
+		}
+		return n, nil
+	}}
+}
 
 var byteUnits = []struct {
 	suffix string
 	bytes  int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
 
-// between sets the range and returns b.
-func (b *ByteCount) between(least, most int64) *ByteCount {
-	b.Min, b.Max = least, most
-	return b
-}
-
-// Type implements pflag.Value.
-func (b *ByteCount) Type() string { return "bytes" }
-
-func (b *ByteCount) String() string { return FormatBytes(b.N) }
-
-// FormatBytes returns a number of bytes in the form that ByteCount accepts.
+// FormatBytes returns a number of bytes in the form of a setting.
 func FormatBytes(n int64) string {
 	for _, unit := range slices.Backward(byteUnits) {
 		if n >= unit.bytes && n%unit.bytes == 0 {
@@ -124,123 +176,29 @@ func FormatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Set implements pflag.Value.
-func (b *ByteCount) Set(text string) error {
-	number, factor := text, int64(1)
-	for _, unit := range byteUnits {
-		if rest, ok := strings.CutSuffix(text, unit.suffix); ok {
-			number, factor = rest, unit.bytes
+// count is a whole number in a range.
+func count(to *int, least, most int) pflag.Value {
+	return &value[int]{to: to, format: strconv.Itoa, parse: func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
+			return 0, fmt.Errorf("%q is not a whole number", text)
 		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/factor {
-		return fmt.Errorf("%q is not a number of bytes; use the form 65536 or 64KiB", text)
-	}
-	if n *= factor; n < b.Min || n > b.Max {
-		return fmt.Errorf("%s is out of range; use %s to %s", text, FormatBytes(b.Min), FormatBytes(b.Max))
-	}
-	b.N = n
-	return nil
-}
-
-// Count is a whole number in a range.
-type Count struct{ N, Min, Max int }
-
-// between sets the range and returns c.
-func (c *Count) between(least, most int) *Count {
-	c.Min, c.Max = least, most
-	return c
-}
-
-// Type implements pflag.Value.
-func (c *Count) Type() string { return "number" }
-
-func (c *Count) String() string { return strconv.Itoa(c.N) }
-
-// Set implements pflag.Value.
-func (c *Count) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("%q is not a whole number", text)
-	}
-	if err != nil || n < c.Min || n > c.Max {
-		return fmt.Errorf("%s is out of range; use %d to %d", text, c.Min, c.Max)
-	}
-	c.N = n
-	return nil
-}
-
-// Timeout is a duration longer than 0.
-type Timeout time.Duration
-
-// Type implements pflag.Value.
-func (t *Timeout) Type() string { return "duration" }
-
-func (t *Timeout) String() string { return FormatDuration(time.Duration(*t)) }
-
-// Set implements pflag.Value.
-func (t *Timeout) Set(text string) error {
-	d, err := ParseDuration(text)
-	if err == nil && d == 0 {
-		err = fmt.Errorf("%s is out of range; use a duration longer than 0, such as 10s", text)
-	}
-	if err != nil {
-		return err
-	}
-	*t = Timeout(d)
-	return nil
-}
-
-// Toggle is true or false. A flag without a value is true.
-type Toggle bool
-
-const boolType = "bool" // pflag's name of the type
-
-// Type implements pflag.Value.
-func (b *Toggle) Type() string { return boolType }
-
-func (b *Toggle) String() string { return strconv.FormatBool(bool(*b)) }
-
-// Set implements pflag.Value.
-func (b *Toggle) Set(text string) error {
-	value, err := strconv.ParseBool(text)
-	*b = Toggle(value)
-	return err // valueFault describes it
-}
-
-// Text is any text.
-type Text string
-
-// Type implements pflag.Value.
-func (t *Text) Type() string { return "text" }
-
-func (t *Text) String() string { return string(*t) }
-
-// Set implements pflag.Value.
-func (t *Text) Set(value string) error {
-	*t = Text(value)
-	return nil
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%s is out of range; use %d to %d", text, least, most)
+		}
+		return n, nil
+	}}
 }
 
 // List is a list of items, with commas between them. A flag that is repeated adds items.
 type List struct {
-	Items []string
+	to    *[]string
 	isSet bool
-	check func(item string) error
+	check func(item string) error  // nil: none
 	show  func(item string) string // returns an item without its secrets; nil: as it is
 }
 
-// of sets the check of an item and returns l.
-func (l *List) of(check func(item string) error) *List {
-	l.check = check
-	return l
-}
-
-// shownBy sets the form in which outputs have the items and returns l.
-func (l *List) shownBy(show func(item string) string) *List {
-	l.show = show
-	return l
-}
+func list(to *[]string, check func(item string) error) *List { return &List{to: to, check: check} }
 
 // Type implements pflag.Value.
 func (l *List) Type() string { return "list" }
@@ -250,26 +208,20 @@ func (l *List) String() string { return strings.Join(l.Shown(), ",") }
 // Shown returns the items without their secrets.
 func (l *List) Shown() []string {
 	if l.show == nil {
-		return l.Items
+		return *l.to
 	}
-	items := make([]string, len(l.Items))
-	for i, item := range l.Items {
-		items[i] = l.show(item)
+	var items []string
+	for _, item := range *l.to {
+		items = append(items, l.show(item))
 	}
 	return items
 }
 
-func (l *List) reveal() string { return strings.Join(l.Items, ",") }
+func (l *List) reveal() string { return strings.Join(*l.to, ",") }
 
-// secretValue is a value whose String omits its secrets.
-type secretValue interface {
-	// reveal returns the text of the value with its secrets.
-	reveal() string
-}
-
-// TextOf returns the text of a value with its secrets. Only Set and comparisons use it.
+// TextOf returns the text of a value with its secrets, which String omits. Only Set and comparisons use it.
 func TextOf(v pflag.Value) string {
-	if s, ok := v.(secretValue); ok {
+	if s, ok := v.(interface{ reveal() string }); ok {
 		return s.reveal()
 	}
 	return v.String()
@@ -285,31 +237,16 @@ func (l *List) Set(text string) error {
 		if strings.ContainsFunc(item, unicode.IsControl) {
 			return errors.New("an item of the list has a control character") // and possibly a secret, so it is not repeated
 		}
+		if l.check == nil {
+			continue
+		}
 		if err := l.check(item); err != nil {
 			return err
 		}
 	}
 	if l.isSet {
-		items = append(l.Items, items...)
+		items = append(*l.to, items...)
 	}
-	l.Items, l.isSet = items, true
-	return nil
-}
-
-// FileName is the name of a file in a flag. It is empty only if the flag is not given, because an unset variable of a
-// script must not send a secret to standard output.
-type FileName string
-
-func (n *FileName) String() string { return string(*n) }
-
-// Type implements pflag.Value.
-func (n *FileName) Type() string { return "file" }
-
-// Set implements pflag.Value.
-func (n *FileName) Set(text string) error {
-	if text == "" {
-		return errors.New("the file name is empty; give a file name or omit the flag")
-	}
-	*n = FileName(text)
+	*l.to, l.isSet = items, true
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
@@ -11,11 +12,11 @@ import (
 
 // Webhook are the settings of the webhooks of a server.
 type Webhook struct {
-	URLs         List
-	SecretFile   Text
-	AllowPrivate Toggle
-	Rate         Count
-	GiveUp       Timeout
+	URLs         []string
+	SecretFile   string
+	AllowPrivate bool
+	Rate         int
+	GiveUp       time.Duration
 
 	Secrets []webhook.Secret // set by check
 }
@@ -36,45 +37,10 @@ func hideInURL(text string) string {
 	return shown
 }
 
-func (w *Webhook) rows() []Setting {
-	return []Setting{
-		{
-			"webhook-url", w.URLs.of(func(string) error { return nil }).shownBy(hideInURL), "",
-			"`URLs` that receive an event for each created plant; empty: none",
-			"At most 16 https URLs. The server that started last sets the URLs of its store, even to none: " +
-				"give all servers of a store the same ones. Outputs hide the query, which may have a secret; other users can " +
-				"read it on the command line. See [webhooks](webhooks.md).",
-		},
-		{
-			SecretFileSetting, &w.SecretFile, "", "`file` with the secret that signs the events",
-			"The secret is `whsec_` and 24 to 64 random bytes in base64. During a rotation the file has two, and both sign. " +
-				"The variable `" + WebhookSecretVariable + "` can have the secrets instead.",
-		},
-		{
-			"webhook-allow-private", &w.AllowPrivate, "", "deliver also to private addresses and over http",
-			"Without it, the server connects to public addresses only, whatever a name resolves to. Set it for " +
-				"receivers in your own network.",
-		},
-		{
-			"webhook-rate", w.Rate.between(1, 1<<20), "500", "number of `attempts` a second, to all URLs",
-			"Events that are created faster wait in the store.",
-		},
-		{
-			"webhook-give-up", &w.GiveUp, "3d", "`age` at which an undelivered event becomes a dead letter",
-			"See [dead letters](webhooks.md#dead-letters).",
-		},
-	}
-}
-
 // Check returns a usage error for unusable settings. It reads the secrets.
 func (w *Webhook) Check(env *Environment, s *Settings) error {
-	if len(w.URLs.Items) == 0 {
-		for _, row := range w.rows()[1:] {
-			if value := row.Value.String(); value != row.Initial && !(row.Initial == "" && value == "false") {
-				return s.Fault(row.Name, "it has no effect without a URL; set webhook-url")
-			}
-		}
-		return nil
+	if len(w.URLs) == 0 {
+		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
 	}
 	if err := w.checkURLs(); err != nil {
 		return s.Fault("webhook-url", "%w", err)
@@ -94,7 +60,7 @@ func (w *Webhook) Check(env *Environment, s *Settings) error {
 		}
 		return nil
 	}
-	text, err := readSecretFile(string(w.SecretFile))
+	text, err := readSecretFile(w.SecretFile)
 	if err == nil {
 		w.Secrets, err = webhook.ParseSecrets(text)
 	}
@@ -107,13 +73,13 @@ func (w *Webhook) Check(env *Environment, s *Settings) error {
 // checkURLs returns an error for a URL that cannot receive events. The messages omit the query of a URL, which
 // may be a secret.
 func (w *Webhook) checkURLs() error {
-	urls := w.URLs.Items
+	urls := w.URLs
 	if len(urls) > webhook.URLsMax {
 		return fmt.Errorf("there are %d URLs; use at most %d", len(urls), webhook.URLsMax)
 	}
 	for i, url := range urls {
 		address := store.WebhookAddress(url)
-		if err := webhook.CheckURL(url, bool(w.AllowPrivate)); err != nil {
+		if err := webhook.CheckURL(url, w.AllowPrivate); err != nil {
 			return fmt.Errorf("%q: %w", address, err)
 		}
 		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.WebhookAddress(u) == address }) {
@@ -121,13 +87,6 @@ func (w *Webhook) checkURLs() error {
 		}
 	}
 	return nil
-}
-
-// Equal reports whether settings have the same values and secrets.
-func (w *Webhook) Equal(other *Webhook) bool {
-	return w.SameSecrets(other) && slices.EqualFunc(w.rows(), other.rows(), func(a, b Setting) bool {
-		return TextOf(a.Value) == TextOf(b.Value)
-	})
 }
 
 // SameSecrets reports whether both have the same secrets, whatever their source.

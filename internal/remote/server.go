@@ -35,8 +35,8 @@ type Flags struct {
 // Bind adds the flags to a command.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.URL, "server", "", "work on the running server with this `URL` of its admin listener")
-	flags.Var((*config.FileName)(&f.CA), "server-ca", "trust the certificate authorities in this PEM `file` too")
-	flags.Var((*config.FileName)(&f.Token), "server-token",
+	flags.Var(config.FileName(&f.CA), "server-ca", "trust the certificate authorities in this PEM `file` too")
+	flags.Var(config.FileName(&f.Token), "server-token",
 		"read the token for the server from this `file`; default: PLANTSTORE_TOKEN")
 }
 
@@ -70,8 +70,7 @@ func (f *Flags) base() (*url.URL, error) {
 		return nil, config.Usagef("server: a URL of an admin listener has only a scheme, a host and a port; use %s://%s",
 			u.Scheme, u.Host)
 	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Scheme == "http" && u.Hostname() != "localhost" && !(ip != nil && ip.IsLoopback()) {
+	if u.Scheme == "http" && !config.IsLoopback(u.Hostname()) {
 		return nil, config.Usagef("server: http would send the token in the clear to %s; "+
 			"use https, or a tunnel to a loopback address", u.Hostname())
 	}

@@ -22,7 +22,7 @@ import (
 // withDomain returns a guessed URL of the public listener with the first domain of ACME, which its certificate has.
 func withDomain(u *url.URL, a *config.ACME) *url.URL {
 	if a.Enabled() {
-		u.Host = strings.TrimSuffix(net.JoinHostPort(a.Domains.Items[0], u.Port()), ":443")
+		u.Host = strings.TrimSuffix(net.JoinHostPort(a.Domains[0], u.Port()), ":443")
 	}
 	return u
 }
@@ -40,11 +40,11 @@ func (a *acmeClient) prepare(
 	ctx context.Context, s *config.Settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (err error) {
 	const challengesMax, perAddressMax = 256, 64 // connections
-	if a.roots, err = s.ACME.Roots(s); err != nil || s.ACME.HTTPListen.Address == "" {
+	if a.roots, err = s.ACME.Roots(s); err != nil || s.ACME.HTTPListen == "" {
 		return err
 	}
 	a.listener, err = listen.Listen(ctx, listen.Config{
-		Name: "challenge", Address: string(s.ACME.HTTPListen.Address),
+		Name: "challenge", Address: s.ACME.HTTPListen,
 		Limits: listen.Limits{
 			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.Proxies.Prefixes(),
 		},
@@ -63,8 +63,8 @@ func (v *instance) openACME(ctx context.Context) (err error) {
 		return nil
 	}
 	config := acme.Config{
-		Domains: s.ACME.Domains.Items, Email: string(s.ACME.Email), Directory: string(s.ACME.Directory),
-		Roots: a.roots, HTTP01: s.ACME.HTTPListen.Address != "", Log: v.log, Metrics: v.metrics,
+		Domains: s.ACME.Domains, Email: s.ACME.Email, Directory: s.ACME.Directory,
+		Roots: a.roots, HTTP01: s.ACME.HTTPListen != "", Log: v.log, Metrics: v.metrics,
 	}
 	if database, ok := v.engine.(*postgres.Engine); ok {
 		config.Storage = database.ACME()

@@ -27,7 +27,7 @@ func (v *instance) openAudit(ctx context.Context) error {
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	keep := time.Duration(v.Settings.Audit.Keep) // here, because a reload replaces the settings
+	keep := v.Settings.AuditKeep // here, because a reload replaces the settings
 	a.pruning.Go(func() { a.prune(ctx, v.engine, keep, v.log) })
 	v.audit = a
 	v.onClose(a.stop)

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"time"
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
@@ -11,17 +10,17 @@ import (
 // openBackups opens the backups of the server, if they have a destination.
 func (v *instance) openBackups(context.Context) (err error) {
 	s := v.Settings
-	if s.Backup.Dir.Text == "" {
+	if s.Backup.Dir == "" {
 		return nil
 	}
 	bucket := s.Backup.S3Config(v.Env)
-	if backup.IsBucket(s.Backup.Dir.String()) && config.SendsInTheClear(bucket.Endpoint) {
+	if backup.IsBucket(s.Backup.Dir) && config.SendsInTheClear(bucket.Endpoint) {
 		v.log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
 			"endpoint", bucket.Endpoint)
 	}
 	v.backups, err = backup.New(backup.Config{
-		DB: s.DB.Path, Destination: s.Backup.Dir.String(), S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
-		Every: time.Duration(s.Backup.Every), Keep: s.Backup.Keep.N,
+		DB: s.DB.Path, Destination: s.Backup.Dir, S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
+		Every: s.Backup.Every, Keep: s.Backup.Keep,
 		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
 	})
 	if err != nil {

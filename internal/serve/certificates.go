@@ -37,7 +37,7 @@ func openCertificates(s *config.Settings, log *slog.Logger, metrics prometheus.R
 		return c, nil
 	default:
 		pair, err := certs.OpenPair(certs.PairConfig{
-			CertFile: string(t.Cert), KeyFile: string(t.Key), Log: log, Metrics: metrics,
+			CertFile: t.Cert, KeyFile: t.Key, Log: log, Metrics: metrics,
 		})
 		if err != nil {
 			return c, s.Fault("tls-cert", "%w", err)
@@ -47,7 +47,7 @@ func openCertificates(s *config.Settings, log *slog.Logger, metrics prometheus.R
 	if t.ClientCA == "" {
 		return c, nil
 	}
-	authorities, err := certs.OpenAuthorities(string(t.ClientCA), log)
+	authorities, err := certs.OpenAuthorities(t.ClientCA, log)
 	if err != nil {
 		c.end()
 		return certificates{}, s.Fault("client-ca", "%w", err)

@@ -23,14 +23,14 @@ const (
 
 // connectionLimits returns the limits of the public listener.
 func connectionLimits(s *config.Settings, log *slog.Logger) listen.Limits {
-	n, reduced := connectionsMax(s.Connections.Max.N)
+	n, reduced := connectionsMax(s.Connections.Max)
 	if reduced {
 		log.Warn("the limit of open files is too small for connections-max; raise LimitNOFILE", "connections", n)
 	}
 	return listen.Limits{
 		Connections: n,
 		IdleTimeout: idleTimeout,
-		PerAddress:  s.Connections.PerAddress.N,
+		PerAddress:  s.Connections.PerAddress,
 		Unlimited:   loopback(),
 		Proxies:     s.Proxies.Prefixes(),
 		Incomplete:  incompleteMax,

@@ -25,9 +25,9 @@ func (v *instance) openIssuer(context.Context) (err error) {
 	}
 	v.issuer.jwts = o.Audience != ""
 	v.issuer.verifier, err = oidc.New(oidc.Config{
-		Issuer: string(o.Issuer), Audience: string(o.Audience), ClientID: string(v.Settings.SignIn.ClientID),
+		Issuer: o.Issuer, Audience: o.Audience, ClientID: v.Settings.SignIn.ClientID,
 		Scopes:     o.Grants(),
-		ScopeClaim: string(o.ScopeClaim), NameClaim: string(o.NameClaim), Log: v.log, Metrics: v.metrics,
+		ScopeClaim: o.ScopeClaim, NameClaim: o.NameClaim, Log: v.log, Metrics: v.metrics,
 	})
 	if err != nil {
 		return err
@@ -50,12 +50,12 @@ func signInClient(c *config.SignIn, v *oidc.Verifier, at *url.URL) (*oidc.Client
 	if c.ClientID == "" {
 		return nil, nil //nolint:nilnil // a console without a client is usual
 	}
-	scopes := c.Scopes.Items
+	scopes := c.Scopes
 	if len(scopes) == 0 {
 		scopes = []string{"openid", "profile", "email"}
 	}
 	return oidc.NewClient(v, oidc.ClientConfig{
-		ID: string(c.ClientID), Secret: c.Secret, RedirectURL: console.RedirectURL(at), Scopes: scopes,
-		Claim: string(c.Claim), Grants: c.ClientGrants(),
+		ID: c.ClientID, Secret: c.Secret, RedirectURL: console.RedirectURL(at), Scopes: scopes,
+		Claim: c.Claim, Grants: c.ClientGrants(),
 	})
 }

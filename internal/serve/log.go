@@ -26,7 +26,7 @@ func OpenLog(w io.Writer, s *config.Settings) *Log {
 	l.level.Set(s.LowestLevel())
 	handler := func(w io.Writer, lowest slog.Leveler) slog.Handler {
 		options := &slog.HandlerOptions{Level: lowest}
-		if s.LogFormat.Value == "json" {
+		if s.LogFormat == "json" {
 			return slog.NewJSONHandler(w, options)
 		}
 		return slog.NewTextHandler(w, options)

@@ -151,7 +151,7 @@ func TestLogForm(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		s := &config.Settings{}
-		s.LogLevel.Value, s.LogFormat.Value = "info", format
+		s.LogLevel, s.LogFormat = "info", format
 		log := OpenLog(&out, s)
 		log.Info(message, "key", value)
 		log.Close()

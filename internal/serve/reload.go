@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +50,7 @@ func (v *instance) adminConfig() admin.Config {
 	return admin.Config{
 		Engine: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
 		Backups: v.backups, Metrics: v.metrics, Settings: v.list,
-		Issuer: string(v.Settings.OIDC.Issuer), DB: v.Settings.DB.String(), Version: v.Version,
+		Issuer: v.Settings.OIDC.Issuer, DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {
 			v.log.Warn("revoked a credential without an entry in the audit log", "error", u.Cause)
 			for _, event := range u.Events {
@@ -72,7 +71,7 @@ func (v *instance) list() []admin.Setting {
 // second look that finds the same contents, because an editor may be writing the file. It ignores a file that is not
 // regular, because a look would consume the contents of a FIFO.
 func (v *instance) look(ctx context.Context) {
-	sum, ok := sumOf(string(v.Settings.Config))
+	sum, ok := sumOf(v.Settings.Config)
 	if ok && sum == v.settingsFile.seen && sum != v.settingsFile.applied {
 		v.reload(ctx)
 	}
@@ -98,7 +97,7 @@ func (v *instance) hangup(ctx context.Context) {
 
 // reload loads the settings again. The settings in force stay if it fails.
 func (v *instance) reload(ctx context.Context) {
-	v.settingsFile.applied, _ = sumOf(string(v.Settings.Config))
+	v.settingsFile.applied, _ = sumOf(v.Settings.Config)
 	next, changed, waiting, err := v.prepare(ctx)
 	if err == nil {
 		err = v.apply(ctx, next)
@@ -150,7 +149,7 @@ func (v *instance) record(changed []string) {
 
 // load returns the settings of the command line, the environment and the file.
 func (v *instance) load(ctx context.Context) (*config.Settings, error) {
-	if path := string(v.Settings.Config); path != "" {
+	if path := v.Settings.Config; path != "" {
 		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 			return nil, errors.New("the settings file is not a regular file; restart the server to read it again")
 		}
@@ -180,7 +179,7 @@ func (v *instance) merge(next *config.Settings) (changed, waiting []string) {
 			changed = append(changed, row.Name)
 		default:
 			waiting = append(waiting, row.Name)
-			reflect.ValueOf(row.Value).Elem().Set(reflect.ValueOf(old[i].Value).Elem())
+			_ = row.Value.Set(config.TextOf(old[i].Value)) // an earlier Set has accepted it
 			next.Sources[row.Name] = v.Settings.Sources[row.Name]
 		}
 	}

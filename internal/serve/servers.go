@@ -72,17 +72,17 @@ func (v *instance) openListeners(ctx context.Context) error {
 	v.servers = h
 	v.onClose(h.close)
 	public, err := openListener(ctx, s, listen.Config{
-		Name: "public", Address: string(s.Listen), TCP: sockets.take("public"),
+		Name: "public", Address: s.Listen, TCP: sockets.take("public"),
 		Limits: connectionLimits(s, log), Log: log, Metrics: metrics,
-		ProxyProtocol: bool(s.Proxies.Protocol), TrustedProxies: s.Proxies.Prefixes(),
-		HeaderTimeout: time.Duration(s.RequestTimeout),
+		ProxyProtocol: s.Proxies.Protocol, TrustedProxies: s.Proxies.Prefixes(),
+		HeaderTimeout: s.RequestTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --listen", err)
 	}
 	h.publicListener = public
 	admin, err := openListener(ctx, s, listen.Config{
-		Name: "admin", Address: string(s.AdminListen), TCP: sockets.take("admin"),
+		Name: "admin", Address: s.AdminListen, TCP: sockets.take("admin"),
 		Limits: adminLimits(s), Log: log, Metrics: metrics,
 	})
 	if err != nil {
@@ -100,12 +100,12 @@ func (v *instance) openListeners(ctx context.Context) error {
 			return err
 		}
 	}
-	h.Public = s.BaseURL.URL
+	h.Public = s.BaseURL
 	if h.Public == nil {
 		h.Public = withDomain(config.GuessURL(h.publicListener.Addr(), h.publicTLS), &s.ACME)
 	}
 	h.Admin = config.GuessURL(h.adminListener.Addr(), h.adminTLS)
-	h.Console = cmp.Or(s.SignIn.ConsoleURL.URL, h.Admin)
+	h.Console = cmp.Or(s.SignIn.ConsoleURL, h.Admin)
 	if v.tracing != nil {
 		if h.tracer, err = trace.New(v.tracing, log, metrics); err != nil {
 			return config.Usagef("%w", err)
@@ -146,7 +146,7 @@ func (v *instance) openServers(context.Context) (err error) {
 	}
 	if h.console, err = console.New(console.Config{
 		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
-		Version: v.Version, Open: bool(s.Admin.Open), Secure: h.adminTLS || h.Console.Scheme == "https",
+		Version: v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
 	}); err != nil {
 		return fmt.Errorf("open the console: %w", err)
 	}
@@ -176,25 +176,25 @@ func (v *instance) openServers(context.Context) (err error) {
 // configOf returns the configuration of the servers with these settings.
 func (h *httpServers) configOf(s *config.Settings) server.Config {
 	c := h.config
-	c.BaseURL, c.OwnHostOnly = h.Public, s.BaseURL.URL != nil
-	c.CORSOrigins, c.AdminHosts = s.CORSOrigins.Items, s.AdminHost.Items
-	if u := s.SignIn.ConsoleURL.URL; u != nil {
+	c.BaseURL, c.OwnHostOnly = h.Public, s.BaseURL != nil
+	c.CORSOrigins, c.AdminHosts = s.CORSOrigins, s.AdminHosts
+	if u := s.SignIn.ConsoleURL; u != nil {
 		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
 	}
-	c.AdminOpen, c.Pprof = bool(s.Admin.Open), bool(s.PProf)
+	c.AdminOpen, c.Pprof = s.Admin.Open, s.PProf
 	c.TrustedProxies = s.Proxies.HeaderPrefixes()
 	const headerMax = 16 << 10 // bytes
 	c.Limits = server.Limits{
-		BodyMax:        s.BodyMax.N,
+		BodyMax:        s.BodyMax,
 		HeaderMax:      headerMax,
-		RequestTimeout: time.Duration(s.RequestTimeout),
+		RequestTimeout: s.RequestTimeout,
 		AnswerTimeout:  writepath.AnswerTimeout,
 		IdleTimeout:    idleTimeout,
 		QueueMax:       writepath.QueueMax,
-		AuthFailures:   s.Rate.AuthFailures.N,
-		Rate:           s.Rate.PerSecond.N,
-		Burst:          s.Rate.Burst.N,
-		Concurrency:    s.Rate.Concurrency.N,
+		AuthFailures:   s.Rate.AuthFailures,
+		Rate:           s.Rate.PerSecond,
+		Burst:          s.Rate.Burst,
+		Concurrency:    s.Rate.Concurrency,
 	}
 	return c
 }

@@ -32,9 +32,9 @@ func openSockets(env *config.Environment, s *config.Settings, log *slog.Logger) 
 			return nil, config.Usagef("systemd: a socket has the name %q; set FileDescriptorName=public or admin in its unit",
 				name)
 		}
-		address := string(s.Listen)
+		address := s.Listen
 		if name == "admin" {
-			address = string(s.AdminListen)
+			address = s.AdminListen
 		}
 		if at := passed[name].Addr().String(); s.Sources[setting] != "default" && address != at {
 			log.Warn("the socket of systemd replaces a setting; change ListenStream of its unit",

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (v *instance) openWebhooks(ctx context.Context) error {
 
 // open makes the URLs of settings the webhooks of the store.
 func (e *eventSender) open(ctx context.Context, w *config.Webhook) (next sender, err error) {
-	if len(w.URLs.Items) == 0 {
+	if len(w.URLs) == 0 {
 		removed, err := webhook.Off(ctx, e.outbox, e.by)
 		if removed > 0 {
 			e.log.Warn("webhooks are off: new plants have no events any more", "removed", removed)
@@ -62,8 +63,8 @@ func (e *eventSender) open(ctx context.Context, w *config.Webhook) (next sender,
 	}
 	next.metrics = prometheus.NewRegistry()
 	next.Sender, err = webhook.New(ctx, webhook.Config{
-		Outbox: e.outbox, URLs: w.URLs.Items, Secrets: w.Secrets, AllowPrivate: bool(w.AllowPrivate),
-		Rate: w.Rate.N, GiveUp: time.Duration(w.GiveUp),
+		Outbox: e.outbox, URLs: w.URLs, Secrets: w.Secrets, AllowPrivate: w.AllowPrivate,
+		Rate: w.Rate, GiveUp: w.GiveUp,
 		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: next.metrics,
 	})
 	return next, err
@@ -86,7 +87,7 @@ func (e *eventSender) replace(next sender) (old sender) {
 // reload replaces the sender if its settings have changed. The old one ends in the background: a claim keeps both from
 // sending the same delivery at the same time.
 func (e *eventSender) reload(ctx context.Context, old, next *config.Settings) error {
-	if next.Webhook.Equal(&old.Webhook) {
+	if reflect.DeepEqual(next.Webhook, old.Webhook) {
 		return nil
 	}
 	const storeTimeMax = 10 * time.Second
