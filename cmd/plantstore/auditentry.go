@@ -42,25 +42,25 @@ func (p *program) audit(ctx context.Context, engine serve.Engine, action audit.A
 
 // auditReading is audit for a command that only reads the store: it opens the store for the entry. An entry is not
 // possible in a store that is not writable, nor in a backup, which must stay equal to its manifest.
-func (p *program) auditReading(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
-	if !s.DB.IsDatabase() {
-		backup, err := backupfile.IsBackup(s.DB.Path)
+func (p *program) auditReading(ctx context.Context, action audit.Action, details ...audit.Detail) {
+	if db := p.settings.DB; !db.IsDatabase() {
+		backup, err := backupfile.IsBackup(db.Path)
 		if err == nil && backup {
-			err = fmt.Errorf("%s is a backup, which stays as it is", s.DB)
+			err = fmt.Errorf("%s is a backup, which stays as it is", db)
 		}
 		if err != nil {
 			p.warnUnaudited(err)
 			return
 		}
 	}
-	p.auditClosed(ctx, s, action, details...)
+	p.auditClosed(ctx, action, details...)
 }
 
 // auditClosed is audit for a store that is not open. A store of an older schema accepts no entry.
-func (p *program) auditClosed(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
+func (p *program) auditClosed(ctx context.Context, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
-	engine, err := p.openCommand(ctx, s, existing)
+	engine, err := p.openCommand(ctx, &p.settings, existing)
 	if err != nil {
 		p.warnUnaudited(err)
 		return

@@ -18,12 +18,10 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newAuditList(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	l := &auditList{program: p}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -48,15 +46,14 @@ the operating system, or the user who ran sudo.`,
 			case l.asJSON && !cmd.Flags().Changed("limit"):
 				l.limit = 0
 			}
-			return p.operate(cmd, s, server, readOnly, l.run)
+			return p.operate(cmd, readOnly, l.run)
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
 	cmd.Flags().Var(&l.since, "since", "print only entries since this `time`")
 	cmd.Flags().StringVar(&l.actor, "actor", "", "print only entries of this `actor`")
 	cmd.Flags().IntVar(&l.limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
-	bindJSON(cmd.Flags(), &l.asJSON, "print one JSON object per entry and line")
+	p.bindJSON(cmd.Flags(), "print one JSON object per entry and line")
 	return cmd
 }
 
@@ -64,10 +61,9 @@ the operating system, or the user who ran sudo.`,
 type auditList struct {
 	*program
 
-	since  moment
-	actor  string
-	limit  int // 0: none
-	asJSON bool
+	since moment
+	actor string
+	limit int // 0: none
 
 	damaged int // rows that are not entries
 }

@@ -13,7 +13,6 @@ import (
 )
 
 func newAuditPrune(p *program) *cobra.Command {
-	s := &config.Settings{}
 	var keep time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --keep TIME",
@@ -27,7 +26,7 @@ day with --audit-keep.`,
 			if !cmd.Flags().Changed("keep") {
 				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
+			return p.withStore(cmd, existing, func(ctx context.Context, engine serve.Engine) error {
 				removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-keep), p.operator())
 				if err != nil {
 					return err
@@ -37,7 +36,7 @@ day with --audit-keep.`,
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
 	cmd.Flags().Var(config.Duration(&keep), "keep", "keep entries that are younger than this `time`, such as 400d")
 	return cmd
 }

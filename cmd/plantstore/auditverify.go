@@ -11,14 +11,11 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newAuditVerify(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	var expected expectedHead
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the audit log for changed and missing entries",
@@ -33,7 +30,7 @@ one. So note the head elsewhere from time to time, and compare the log with it b
   plantstore audit verify --json > head.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				v, err := o.VerifyAudit(ctx, expected.link)
 				if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeQueryInvalid {
 					return config.Usagef("%w", err)
@@ -41,20 +38,19 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 				if err != nil {
 					return err
 				}
-				return p.reportAudit(v, asJSON)
+				return p.reportAudit(v)
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
 	cmd.Flags().Var(&expected, "expect", "a `head` that this command printed before, with colon: SEQUENCE:HASH")
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 
 // reportAudit prints the result of a verification. The error is that the log is damaged.
-func (p *program) reportAudit(v admin.AuditVerification, asJSON bool) (err error) {
-	if asJSON {
+func (p *program) reportAudit(v admin.AuditVerification) (err error) {
+	if p.asJSON {
 		err = terminal.WriteJSON(p.Stdout, v)
 	} else {
 		err = p.printAuditVerification(v)

@@ -22,12 +22,10 @@ import (
 // backupOptions are the flags of backup and restore.
 type backupOptions struct {
 	manifest string // path of the manifest of a stream; empty: none
-	asJSON   bool
-	force    bool // restore: replace a store
+	force    bool   // restore: replace a store
 }
 
 func newBackup(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
@@ -56,45 +54,44 @@ removes it from the server.`,
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if server.URL != "" {
-				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote.Server) error {
+			if p.server.URL != "" {
+				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
 					return p.backupServer(ctx, r, args[0], o)
 				})
 			}
-			if err := errors.Join(server.CheckUnused(cmd.Flags()), s.Load(cmd.Context(), p.env, cmd.Flags())); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
-			db, err := s.DB.File()
+			db, err := p.settings.DB.File()
 			if err != nil {
 				return err
 			}
 			if args[0] == terminal.StreamName {
-				return p.backupStream(cmd.Context(), s, db, o)
+				return p.backupStream(cmd.Context(), db, o)
 			}
 			if o.manifest != "" {
 				return errManifestFlag
 			}
-			object, err := p.object(s, args[0])
+			object, err := p.object(args[0])
 			switch {
 			case err != nil:
 				return err
 			case object != nil:
-				return p.backupObject(cmd.Context(), s, db, object, o.asJSON)
+				return p.backupObject(cmd.Context(), db, object)
 			}
-			return p.backupFile(cmd.Context(), s, db, args[0], o.asJSON)
+			return p.backupFile(cmd.Context(), db, args[0])
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	s.BindS3(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
+	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	o.bind(cmd.Flags(), "write the manifest to this `file`; only if FILE is -")
+	p.bindBackup(cmd.Flags(), o, "write the manifest to this `file`; only if FILE is -")
 	return cmd
 }
 
-func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
+func (p *program) bindBackup(f *pflag.FlagSet, o *backupOptions, manifestUsage string) {
 	f.Var(config.FileName(&o.manifest), "manifest", manifestUsage)
-	bindJSON(f, &o.asJSON, "print a JSON object")
+	p.bindJSON(f, "print a JSON object")
 }
 
 var errManifestFlag = config.Usagef("manifest: use it with - only; the manifest of FILE is FILE.json")
@@ -113,7 +110,7 @@ func backupDetails(path string, m backupfile.Manifest) []audit.Detail {
 	}
 }
 
-func (p *program) backupFile(ctx context.Context, s *config.Settings, db, to string, asJSON bool) error {
+func (p *program) backupFile(ctx context.Context, db, to string) error {
 	file, err := config.FilePath(to)
 	if err != nil {
 		return err
@@ -122,13 +119,11 @@ func (p *program) backupFile(ctx context.Context, s *config.Settings, db, to str
 	progress.Part(0, 1)
 	m, err := backupfile.Backup(ctx, db, file, progress.Part)
 	progress.End()
-	return p.reportBackup(ctx, s, file, m, err, asJSON)
+	return p.reportBackup(ctx, file, m, err)
 }
 
 // backupObject makes a backup in a bucket.
-func (p *program) backupObject(
-	ctx context.Context, s *config.Settings, db string, o *backup.Object, asJSON bool,
-) error {
+func (p *program) backupObject(ctx context.Context, db string, o *backup.Object) error {
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
 	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
@@ -141,15 +136,13 @@ func (p *program) backupObject(
 		}
 	})
 	progress.End()
-	return p.reportBackup(ctx, s, o.String(), m, err, asJSON)
+	return p.reportBackup(ctx, o.String(), m, err)
 }
 
 // reportBackup records a backup in the audit log, and prints its facts.
-func (p *program) reportBackup(
-	ctx context.Context, s *config.Settings, file string, m backupfile.Manifest, err error, asJSON bool,
-) error {
+func (p *program) reportBackup(ctx context.Context, file string, m backupfile.Manifest, err error) error {
 	if m.Store != "" { // else nothing was copied
-		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
+		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -157,21 +150,18 @@ func (p *program) reportBackup(
 	case err != nil:
 		return fmt.Errorf("backup to %s: %w", file, err)
 	}
-	return p.printBackup(file, m, asJSON)
+	return p.printBackup(file, m)
 }
 
-func (p *program) printBackup(file string, m backupfile.Manifest, asJSON bool) error {
-	if asJSON {
-		return terminal.WriteJSON(p.Stdout, backupFacts{file, m})
-	}
-	_, err := fmt.Fprintf(p.Stdout, "%s has %d plants, up to commit %d\n", terminal.Printable(file), m.Plants, m.Commits)
-	return err
+func (p *program) printBackup(file string, m backupfile.Manifest) error {
+	return p.result(backupFacts{file, m}, "%s has %d plants, up to commit %d\n",
+		terminal.Printable(file), m.Plants, m.Commits)
 }
 
 // checkStream returns an error if the backup cannot be written to standard output.
 func (p *program) checkStream(o *backupOptions) error {
 	switch _, terminal := terminal.IsTerminal(p.Stdout); {
-	case o.asJSON:
+	case p.asJSON:
 		return config.Usagef("json: standard output has the backup; use --manifest instead")
 	case terminal:
 		return config.Usagef("standard output is a terminal; redirect it to a pipe or a file")
@@ -184,7 +174,7 @@ func (p *program) checkStream(o *backupOptions) error {
 	return nil
 }
 
-func (p *program) backupStream(ctx context.Context, s *config.Settings, db string, o *backupOptions) error {
+func (p *program) backupStream(ctx context.Context, db string, o *backupOptions) error {
 	if err := p.checkStream(o); err != nil {
 		return err
 	}
@@ -194,7 +184,7 @@ func (p *program) backupStream(ctx context.Context, s *config.Settings, db strin
 	m, err := backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
 	progress.End()
 	if m.Store != "" { // else nothing was copied
-		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)
+		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)
 	}
 	if err == nil && o.manifest != "" {
 		err = m.Write(o.manifest)
@@ -218,7 +208,7 @@ func (p *program) reportStream(m backupfile.Manifest) {
 }
 
 // object returns the backup in a bucket that an argument names, nil if the argument is a path.
-func (p *program) object(s *config.Settings, argument string) (*backup.Object, error) {
+func (p *program) object(argument string) (*backup.Object, error) {
 	if !backup.IsBucket(argument) {
 		return nil, nil //nolint:nilnil // the argument is a path
 	}
@@ -226,7 +216,7 @@ func (p *program) object(s *config.Settings, argument string) (*backup.Object, e
 	if err != nil {
 		return nil, config.Usagef("%w", err)
 	}
-	server := s.Backup.S3Config(p.env)
+	server := p.settings.Backup.S3Config(p.env)
 	o, err := backup.OpenObject(server, at)
 	if err != nil {
 		return nil, config.Usagef("%w", err)

@@ -92,7 +92,7 @@ func (p *program) receiveFile(
 	if err := m.Write(path + backupfile.ManifestSuffix); err != nil {
 		return err
 	}
-	return p.printBackup(path, m, o.asJSON)
+	return p.printBackup(path, m)
 }
 
 func (p *program) receiveStream(

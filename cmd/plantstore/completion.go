@@ -14,7 +14,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
@@ -43,21 +42,18 @@ func bindCompletion(cmd *cobra.Command) {
 
 // completeTokens completes the names of the tokens in a matching state, of a store or with --server. If it cannot read
 // them in time, it completes nothing, and prints no error into the command line of the user.
-func (p *program) completeTokens(
-	s *config.Settings, f *remote.Flags, match func(auth.State) bool,
-) cobra.CompletionFunc {
+func (p *program) completeTokens(match func(auth.State) bool) cobra.CompletionFunc {
 	const timeMax = 3 * time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 || f.Token == terminal.StreamName { // standard input is the terminal of the user
+		if len(args) > 0 || p.server.Token == terminal.StreamName { // standard input is the terminal of the user
 			return nil, directive
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeMax)
 		defer cancel()
 		cmd.SetContext(ctx)
-		silent := *p
-		silent.Stderr = io.Discard
-		_ = silent.operate(cmd, s, f, existing, func(ctx context.Context, o operations) error {
+		p.Stderr = io.Discard
+		_ = p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 			for c, err := range credentials(ctx, o, admin.KindToken) {
 				if err != nil {
 					return err

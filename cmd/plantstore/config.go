@@ -18,8 +18,6 @@ import (
 )
 
 func newConfig(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the settings in force, with their sources",
@@ -33,20 +31,20 @@ wait for a restart of it.`,
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if server.URL != "" {
-				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote.Server) error {
-					return p.printRemoteSettings(ctx, r, asJSON)
+			if p.server.URL != "" {
+				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
+					return p.printRemoteSettings(ctx, r)
 				})
 			}
-			if err := errors.Join(server.CheckUnused(cmd.Flags()), s.Load(cmd.Context(), p.env, cmd.Flags())); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
 			var out bytes.Buffer
 			var err error
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				switch source, isSetting := s.Sources[f.Name]; {
+				switch source, isSetting := p.settings.Sources[f.Name]; {
 				case !isSetting || f.Name == "config":
-				case asJSON:
+				case p.asJSON:
 					facts := settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}
 					err = errors.Join(err, terminal.WriteJSON(&out, facts))
 				default:
@@ -60,10 +58,9 @@ wait for a restart of it.`,
 			return err
 		},
 	}
-	s.BindServe(cmd.Flags())
-	groupFlags(cmd, s)
-	server.Bind(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per setting and line")
+	p.bindServe(cmd)
+	p.server.Bind(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print one JSON object per setting and line")
 	return cmd
 }
 
@@ -75,7 +72,7 @@ type settingFacts struct {
 }
 
 // printRemoteSettings prints the settings in force of a server.
-func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server, asJSON bool) error {
+func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server) error {
 	list, err := r.Settings(ctx)
 	if err != nil {
 		return err
@@ -84,7 +81,7 @@ func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server, asJ
 	known.BindServe(flags)
 	var out bytes.Buffer
 	for _, l := range list {
-		if asJSON {
+		if p.asJSON {
 			if err := terminal.WriteJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
 				return err
 			}

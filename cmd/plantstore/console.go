@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"plantstore/internal/config"
 	"plantstore/internal/console"
 	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
 func newConsole(p *program) *cobra.Command {
-	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Print a link that signs in to the console once",
@@ -31,8 +30,8 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
   plantstore console --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
-				at, err := s.ConsoleURL()
+			return p.withStore(cmd, existing, func(ctx context.Context, engine serve.Engine) error {
+				at, err := p.settings.ConsoleURL()
 				if err != nil {
 					return err
 				}
@@ -50,19 +49,14 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 			})
 		},
 	}
-	s.BindServe(cmd.Flags())
-	groupFlags(cmd, s)
+	p.bindServe(cmd)
 	hideAllBut(cmd.Flags(), "config", "db", "admin-listen", "admin-host", "tls-cert", "acme-domain", "console-url")
 	return cmd
 }
 
 // hideAllBut omits flags from the help of a command that accepts the settings of a server and uses only some.
 func hideAllBut(f *pflag.FlagSet, names ...string) {
-	used := map[string]bool{}
-	for _, name := range names {
-		used[name] = true
-	}
-	f.VisitAll(func(flag *pflag.Flag) { flag.Hidden = flag.Hidden || !used[flag.Name] })
+	f.VisitAll(func(flag *pflag.Flag) { flag.Hidden = flag.Hidden || !slices.Contains(names, flag.Name) })
 }
 
 // signInLink returns the link of a sign-in code.

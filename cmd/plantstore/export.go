@@ -15,15 +15,13 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
-	"plantstore/internal/remote"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
 func newExport(p *program) *cobra.Command {
-	s := &config.Settings{}
 	var format, output string
-	var force, asJSON bool
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all plants to a file or standard output",
@@ -53,42 +51,41 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			case !ok:
 				return config.Usagef("the file name %s has no known format; give --format", output)
 			}
-			if asJSON && output == "" {
+			if p.asJSON && output == "" {
 				return config.Usagef("json: standard output contains the plants; give a file with --output")
 			}
-			local := &remote.Flags{}
-			return p.operate(cmd, s, local, readOnly, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				if output == "" {
 					facts, err := p.exportStdout(ctx, o, f)
-					p.auditExport(ctx, s, facts, err)
+					p.auditExport(ctx, facts, err)
 					return err
 				}
-				if config.SameFile(output, s.DB.Path) {
+				if config.SameFile(output, p.settings.DB.Path) {
 					return config.Usagef("output: %s is the store; name another file", output)
 				}
 				facts, err := p.exportFile(ctx, o, output, force, f, compression)
-				p.auditExport(ctx, s, facts, err)
+				p.auditExport(ctx, facts, err)
 				switch {
 				case errors.Is(err, terminal.ErrInterrupted):
 					return err
 				case err != nil:
 					return fmt.Errorf("export to %s: %w", output, err)
 				}
-				p.reportExport(facts, p.Quiet || asJSON)
-				if asJSON {
+				p.reportExport(facts, p.Quiet || p.asJSON)
+				if p.asJSON {
 					return terminal.WriteJSON(p.Stdout, facts)
 				}
 				return nil
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().VarP(config.FileName(&output), "output", "o",
 		"write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
+	p.bindJSON(cmd.Flags(), "print a JSON object; needs --output")
 	return cmd
 }
 
@@ -101,12 +98,12 @@ type exportFacts struct {
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
-func (p *program) auditExport(ctx context.Context, s *config.Settings, facts exportFacts, err error) {
+func (p *program) auditExport(ctx context.Context, facts exportFacts, err error) {
 	if errors.Is(err, store.ErrBroken) { // the file may be the only copy of its plants
 		p.warnUnaudited(errors.New("the store is damaged and stays as it is"))
 		return
 	}
-	p.auditReading(ctx, s, audit.PlantsExport, fileDetail(cmp.Or(facts.File, terminal.StreamName)),
+	p.auditReading(ctx, audit.PlantsExport, fileDetail(cmp.Or(facts.File, terminal.StreamName)),
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/config"
 	"plantstore/internal/console"
 	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
@@ -45,10 +44,8 @@ func (f *firstToken) curl(secret string) string {
 
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
-func (p *program) firstTokens(
-	ctx context.Context, engine serve.Engine, s *config.Settings, at serve.Addresses,
-) error {
-	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !s.Admin.PrintTokens {
+func (p *program) firstTokens(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
+	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !p.settings.Admin.PrintTokens {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
 			p.log.Warn("the store has no token; create one with plantstore token create, " +
@@ -57,7 +54,7 @@ func (p *program) firstTokens(
 		return err
 	}
 	list := []firstToken{firstCreator(at)}
-	if !s.Admin.Open {
+	if !p.settings.Admin.Open {
 		list = append(list, firstToken{
 			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead,
 			"reads the plants, metrics and profiles on the admin listener",

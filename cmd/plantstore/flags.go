@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/config"
+	"plantstore/internal/terminal"
 )
 
 // bindQuiet adds --quiet.
@@ -17,15 +18,31 @@ func (p *program) bindQuiet(f *pflag.FlagSet) {
 }
 
 // bindJSON adds --json.
-func bindJSON(f *pflag.FlagSet, asJSON *bool, usage string) {
-	f.BoolVar(asJSON, "json", false, usage)
+func (p *program) bindJSON(f *pflag.FlagSet, usage string) {
+	f.BoolVar(&p.asJSON, "json", false, usage)
 }
 
-// groupFlags shows the flags of settings by group in the help of a command that accepts all of them.
-func groupFlags(cmd *cobra.Command, s *config.Settings) {
+// result prints the result of a command: facts with --json, else a text.
+func (p *program) result(facts any, format string, args ...any) error {
+	if p.asJSON {
+		return terminal.WriteJSON(p.Stdout, facts)
+	}
+	_, err := fmt.Fprintf(p.Stdout, format, args...)
+	return err
+}
+
+// bindStoreOrServer adds the flags of a command that works on a store or, with --server, on a running server.
+func (p *program) bindStoreOrServer(f *pflag.FlagSet) {
+	p.settings.BindStore(f)
+	p.server.Bind(f)
+}
+
+// bindServe adds the flags of all settings, and shows them by group in the help.
+func (p *program) bindServe(cmd *cobra.Command) {
+	p.settings.BindServe(cmd.Flags())
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n\n%s",
-			cmd.UseLine(), cmd.Example, s.Usages(cmd.LocalFlags()))
+			cmd.UseLine(), cmd.Example, p.settings.Usages(cmd.LocalFlags()))
 		return err
 	})
 }

@@ -11,13 +11,10 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newGet(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show one plant",
@@ -32,12 +29,12 @@ it. Write -- before a negative id.`,
 			if err != nil {
 				return config.Usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
-			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				r, err := o.Plant(ctx, id)
 				if err != nil {
 					return err
 				}
-				if asJSON {
+				if p.asJSON {
 					_, err = p.Stdout.Write(terminal.EscapeJSON(append(r.AppendJSON(nil), '\n')))
 					return err
 				}
@@ -45,9 +42,8 @@ it. Write -- before a negative id.`,
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.bindStoreOrServer(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 

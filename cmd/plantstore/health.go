@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"plantstore/internal/config"
 	"plantstore/internal/terminal"
 )
 
@@ -19,7 +18,6 @@ import (
 const healthTimeMax = 3 * time.Second
 
 func newHealth(p *program) *cobra.Command {
-	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check that the server on this machine accepts plants",
@@ -35,12 +33,12 @@ Give the command the settings of the server: the same variables, the same file o
   plantstore health --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)
 			defer cancel()
-			err := checkReady(ctx, s)
+			err := p.checkReady(ctx)
 			switch {
 			case cmd.Context().Err() != nil:
 				return terminal.ErrInterrupted
@@ -51,16 +49,15 @@ Give the command the settings of the server: the same variables, the same file o
 			return err
 		},
 	}
-	s.BindServe(cmd.Flags())
-	groupFlags(cmd, s)
+	p.bindServe(cmd)
 	hideAllBut(cmd.Flags(), "config", "admin-listen", "tls-cert", "tls-key", "acme-domain", "acme-email")
 	return cmd
 }
 
 // checkReady requests a readiness check, and returns an error unless the response is 200.
-func checkReady(ctx context.Context, s *config.Settings) error {
+func (p *program) checkReady(ctx context.Context) error {
 	const responseBytesMax = 1 << 10
-	at, err := s.ReadyURL(ctx)
+	at, err := p.settings.ReadyURL(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,7 +65,12 @@ func checkReady(ctx context.Context, s *config.Settings) error {
 	if err != nil {
 		return err
 	}
-	response, err := healthTransport().RoundTrip(request) // follows no redirect
+	transport := &http.Transport{ // without a proxy, for one request
+		DisableKeepAlives: true,
+		// The request has no secret, and the certificate does not have the loopback address.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+	}
+	response, err := transport.RoundTrip(request) // follows no redirect
 	if err != nil {
 		return fmt.Errorf("no response from %s within %s: %w; check that the server runs, and its --admin-listen",
 			at, healthTimeMax, err)
@@ -83,13 +85,4 @@ func checkReady(ctx context.Context, s *config.Settings) error {
 	}
 	return fmt.Errorf("the server is not ready: %s returned %d: %s; see the log of the server",
 		at, response.StatusCode, strings.TrimSpace(string(body)))
-}
-
-// healthTransport returns a transport without a proxy, for one request.
-func healthTransport() *http.Transport {
-	return &http.Transport{
-		DisableKeepAlives: true,
-		// The request has no secret, and the certificate does not have the loopback address.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
-	}
 }

@@ -22,9 +22,8 @@ import (
 )
 
 func newImport(p *program) *cobra.Command {
-	s := &config.Settings{}
 	var format, rejects string
-	var force, create, asJSON bool
+	var force, create bool
 	onConflict := string(importer.Fail)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -49,29 +48,28 @@ the rows that skip counts.`,
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
-			job := &importJob{
-				p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force, asJSON: asJSON,
-			}
+			job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
 			if err := job.open(cmd.Context(), args[0], format); err != nil {
 				return err
 			}
 			defer job.close()
-			if err := job.checkRejects(s.DB.Path); err != nil {
+			db := p.settings.DB.Path
+			if err := job.checkRejects(db); err != nil {
 				return err
 			}
-			if s.DB.Path != "" {
-				job.sortDir = filepath.Dir(s.DB.Path)
+			if db != "" {
+				job.sortDir = filepath.Dir(db)
 			}
 			serve.TuneImport(p.env)
-			return p.withStore(cmd, s, creating(create), job.run)
+			return p.withStore(cmd, creating(create), job.run)
 		},
 	}
-	s.BindStore(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print the counts as a JSON object")
+	p.bindJSON(cmd.Flags(), "print the counts as a JSON object")
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; required for standard input")
 	cmd.Flags().Var(config.Choice(&onConflict, importer.Reactions()...), "on-conflict",
 		"`reaction` to a row that conflicts with a stored plant: fail, skip or report")
@@ -88,7 +86,6 @@ type importJob struct {
 	onConflict  importer.Reaction
 	rejectsPath string
 	force       bool // rejectsPath may be replaced
-	asJSON      bool
 
 	name     string   // of the input
 	input    *os.File // nil for standard input
@@ -211,7 +208,8 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
 		countDetail("created", c.Created), countDetail("existing", c.Existing),
 		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
-	err = errors.Join(err, j.printCounts())
+	err = errors.Join(err, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
+		c.Created, c.Existing, c.Conflicting, c.Invalid))
 	switch {
 	case errors.Is(err, terminal.ErrInterrupted):
 		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
@@ -222,16 +220,6 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}
 	return nil
-}
-
-func (j *importJob) printCounts() error {
-	c := j.counts
-	if j.asJSON {
-		return terminal.WriteJSON(j.p.Stdout, c)
-	}
-	_, err := fmt.Fprintf(j.p.Stdout, "created %d, existing %d, conflicting %d, invalid %d\n",
-		c.Created, c.Existing, c.Conflicting, c.Invalid)
-	return err
 }
 
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.

@@ -15,16 +15,13 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newList(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	var tag string
 	var after int64
 	var limit int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List plants by ascending id",
@@ -43,27 +40,26 @@ func newList(p *program) *cobra.Command {
 			switch {
 			case limit < 1:
 				return config.Usagef("limit: %d is out of range; use at least 1", limit)
-			case limit > tableMax && !asJSON:
+			case limit > tableMax && !p.asJSON:
 				return config.Usagef("limit: %d is out of range; a table has at most %d plants; use --json for more",
 					limit, tableMax)
-			case asJSON && !cmd.Flags().Changed("limit"):
+			case p.asJSON && !cmd.Flags().Changed("limit"):
 				limit = math.MaxInt
 			}
 			q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
-			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
-				if asJSON {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
+				if p.asJSON {
 					return printRecords(terminal.InterruptibleWriter(ctx, p.Stdout), plants(ctx, o, q), limit)
 				}
 				return p.printTable(plants(ctx, o, q), limit)
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
 	cmd.Flags().StringVar(&tag, "tag", "", "print only plants with this `tag`")
 	cmd.Flags().Int64Var(&after, "after", 0, "print only plants with a greater `id`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `plants`; without it, --json prints all")
-	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per line")
+	p.bindJSON(cmd.Flags(), "print one JSON object per line")
 	return cmd
 }
 

@@ -14,8 +14,6 @@ import (
 )
 
 func newMigrate(p *program) *cobra.Command {
-	s := &config.Settings{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the store to the schema of this version",
@@ -33,14 +31,14 @@ With --json it prints one JSON object: {"db":"plantstore.db","from":1,"to":2}`,
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
-			return p.migrate(cmd.Context(), s, asJSON)
+			return p.migrate(cmd.Context())
 		},
 	}
-	s.BindStore(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.settings.BindStore(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 
@@ -51,9 +49,9 @@ type migration struct {
 	To   int    `json:"to"`   // the schema now; From if it was the newest
 }
 
-func (p *program) migrate(ctx context.Context, s *config.Settings, asJSON bool) (err error) {
-	m := migration{DB: s.DB.String()}
-	m.From, m.To, err = p.migrateStore(ctx, s)
+func (p *program) migrate(ctx context.Context) (err error) {
+	m := migration{DB: p.settings.DB.String()}
+	m.From, m.To, err = p.migrateStore(ctx)
 	var usage *config.UsageError
 	switch {
 	case errors.As(err, &usage):
@@ -62,18 +60,15 @@ func (p *program) migrate(ctx context.Context, s *config.Settings, asJSON bool) 
 		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("migrate: %w", err)
-	case asJSON:
-		return terminal.WriteJSON(p.Stdout, m)
 	case m.From == m.To:
-		_, err = fmt.Fprintf(p.Stdout, "%s: schema %d is the newest; nothing to do\n", terminal.Printable(m.DB), m.To)
-	default:
-		_, err = fmt.Fprintf(p.Stdout, "%s: migrated from schema %d to %d\n", terminal.Printable(m.DB), m.From, m.To)
+		return p.result(m, "%s: schema %d is the newest; nothing to do\n", terminal.Printable(m.DB), m.To)
 	}
-	return err
+	return p.result(m, "%s: migrated from schema %d to %d\n", terminal.Printable(m.DB), m.From, m.To)
 }
 
 // migrateStore migrates the store that --db names.
-func (p *program) migrateStore(ctx context.Context, s *config.Settings) (from, to int, err error) {
+func (p *program) migrateStore(ctx context.Context) (from, to int, err error) {
+	s := &p.settings
 	if !s.DB.IsDatabase() {
 		return sqlite.Migrate(ctx, s.DB.Path, p.commandLog(), p.operator())
 	}

@@ -15,7 +15,7 @@ import (
 
 func newMove(p *program) *cobra.Command {
 	var from, to config.StoreAddress
-	var abandon, asJSON bool
+	var abandon bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
 		Short: "Move all plants and tokens to another store, also while servers run",
@@ -47,7 +47,7 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			case abandon && !to.IsZero():
 				return config.Usagef("to: --abandon needs only --from; omit --to")
 			case abandon:
-				return p.abandonMove(cmd.Context(), from, asJSON)
+				return p.abandonMove(cmd.Context(), from)
 			case to.IsZero():
 				return config.Usagef("to: name the store to move to, a file or a URL")
 			case from.String() == to.String(), config.SameFile(from.Path, to.Path):
@@ -57,11 +57,11 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 				return err
 			}
 			serve.TuneRuntime(p.env)
-			return p.move(cmd.Context(), from, to, asJSON)
+			return p.move(cmd.Context(), from, to)
 		},
 	}
 	p.bindQuiet(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	cmd.Flags().Var(&from, "from", "the `store` to move: a file, or the URL of a PostgreSQL database")
 	cmd.Flags().Var(&to, "to", "the `store` to move to")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "reopen the old store")
@@ -86,7 +86,7 @@ type abandonFacts struct {
 	Abandoned bool   `json:"abandoned"`
 }
 
-func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreAddress, asJSON bool) (err error) {
+func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreAddress) (err error) {
 	from, err := p.openNamed(ctx, "from", fromAddress, existing)
 	if err != nil {
 		return err
@@ -124,21 +124,18 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreA
 		fmt.Fprintln(p.Stderr, "warning: the move is complete, but an audit log has no entry about its end:",
 			terminal.Printable(r.Unaudited.Error()))
 	}
-	if asJSON {
-		return terminal.WriteJSON(p.Stdout, moveFacts{
-			From: fromAddress.Absolute(), To: toAddress.Absolute(),
-			Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
-			Copied: r.Copied, Captured: r.Captured, PauseMS: r.Pause.Milliseconds(),
-		})
+	facts := moveFacts{
+		From: fromAddress.Absolute(), To: toAddress.Absolute(),
+		Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
+		Copied: r.Copied, Captured: r.Captured, PauseMS: r.Pause.Milliseconds(),
 	}
-	_, err = fmt.Fprintf(p.Stdout, "both stores have %d plants with digest %x, and %d tokens; "+
+	return p.result(facts, "both stores have %d plants with digest %s, and %d tokens; "+
 		"copied %d, %d of them after the first pass\n"+
 		"the old store is read-only; start servers on the new one\nwrite pause: %d ms\n",
-		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Milliseconds())
-	return err
+		facts.Plants, facts.Digest, facts.Tokens, facts.Copied, facts.Captured, facts.PauseMS)
 }
 
-func (p *program) abandonMove(ctx context.Context, from config.StoreAddress, asJSON bool) error {
+func (p *program) abandonMove(ctx context.Context, from config.StoreAddress) error {
 	s, err := p.openNamed(ctx, "from", from, existing)
 	if err != nil {
 		return err
@@ -146,11 +143,7 @@ func (p *program) abandonMove(ctx context.Context, from config.StoreAddress, asJ
 	if err := errors.Join(move.Abandon(ctx, s, p.operator()), s.Close()); err != nil {
 		return fmt.Errorf("abandon the move of %s: %w", from.Absolute(), err)
 	}
-	if asJSON {
-		return terminal.WriteJSON(p.Stdout, abandonFacts{from.Absolute(), true})
-	}
-	_, err = fmt.Fprintf(p.Stdout, "%s is open again\n", terminal.Printable(from.Absolute()))
-	return err
+	return p.result(abandonFacts{from.Absolute(), true}, "%s is open again\n", terminal.Printable(from.Absolute()))
 }
 
 // namedStore returns the settings of a store that a flag of move names.

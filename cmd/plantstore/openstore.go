@@ -35,15 +35,23 @@ func (p *program) commandLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
+// load loads the settings of a command that works on the store itself.
+func (p *program) load(cmd *cobra.Command) error {
+	if err := p.server.CheckUnused(cmd.Flags()); err != nil {
+		return err
+	}
+	return p.settings.Load(cmd.Context(), p.env, cmd.Flags())
+}
+
 // withStore runs do on the store that the settings name, and closes the store.
 func (p *program) withStore(
-	cmd *cobra.Command, s *config.Settings, o serve.EngineOptions, do func(context.Context, serve.Engine) error,
+	cmd *cobra.Command, o serve.EngineOptions, do func(context.Context, serve.Engine) error,
 ) (err error) {
-	if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+	if err := p.load(cmd); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	engine, err := p.openCommand(ctx, s, o)
+	engine, err := p.openCommand(ctx, &p.settings, o)
 	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
 		return fmt.Errorf("%w, or add --%s", err, createFlag)
 	}

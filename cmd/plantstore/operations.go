@@ -42,18 +42,14 @@ type operations interface {
 
 // operate runs do on the store of the settings or, with --server, on a running server.
 func (p *program) operate(
-	cmd *cobra.Command, s *config.Settings, f *remote.Flags, o serve.EngineOptions,
-	do func(context.Context, operations) error,
+	cmd *cobra.Command, o serve.EngineOptions, do func(context.Context, operations) error,
 ) error {
-	if f.URL != "" {
-		return p.withServer(cmd, s, f, func(ctx context.Context, r *remote.Server) error { return do(ctx, r) })
+	if p.server.URL != "" {
+		return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error { return do(ctx, r) })
 	}
-	if err := f.CheckUnused(cmd.Flags()); err != nil {
-		return err
-	}
-	return p.withStore(cmd, s, o, func(ctx context.Context, engine serve.Engine) error {
+	return p.withStore(cmd, o, func(ctx context.Context, engine serve.Engine) error {
 		service, err := admin.New(admin.Config{
-			Engine: engine, DB: s.DB.String(),
+			Engine: engine, DB: p.settings.DB.String(),
 			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
 		})
 		if err != nil {
@@ -66,24 +62,22 @@ func (p *program) operate(
 }
 
 // withServer runs do on the server of the flags.
-func (p *program) withServer(
-	cmd *cobra.Command, s *config.Settings, f *remote.Flags, do func(context.Context, *remote.Server) error,
-) error {
+func (p *program) withServer(cmd *cobra.Command, do func(context.Context, *remote.Server) error) error {
 	ctx := cmd.Context()
-	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.Check()); err != nil {
+	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), p.server.Check()); err != nil {
 		return err
 	}
-	if err := s.Load(ctx, p.env, cmd.Flags()); err != nil { // may wait for the file
+	if err := p.settings.Load(ctx, p.env, cmd.Flags()); err != nil { // may wait for the file
 		return err
 	}
 	token := p.env.Vars[config.TokenVariable]
-	if f.Token != "" {
+	if p.server.Token != "" {
 		var err error
-		if token, err = p.readToken(ctx, f.Token); err != nil {
+		if token, err = p.readToken(ctx, p.server.Token); err != nil {
 			return fmt.Errorf("server-token: %w", err)
 		}
 	}
-	r, err := remote.New(f, token)
+	r, err := remote.New(&p.server, token)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 )
 
 func newRestore(p *program) *cobra.Command {
-	s := &config.Settings{}
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
@@ -37,23 +36,23 @@ backup is complete and undamaged.`,
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
-			db, err := s.DB.File()
+			db, err := p.settings.DB.File()
 			if err != nil {
 				return err
 			}
 			if o.manifest != "" && args[0] != terminal.StreamName {
 				return errManifestFlag
 			}
-			return p.restore(cmd.Context(), s, args[0], db, o)
+			return p.restore(cmd.Context(), args[0], db, o)
 		},
 	}
-	s.BindStore(cmd.Flags())
-	s.BindS3(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
+	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	o.bind(cmd.Flags(), "compare the backup with the manifest in this `file`; only if FILE is -")
+	p.bindBackup(cmd.Flags(), o, "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
 	return cmd
 }
@@ -65,11 +64,11 @@ type restoreFacts struct {
 	backupfile.Manifest
 }
 
-func (p *program) restore(ctx context.Context, s *config.Settings, from, db string, o *backupOptions) (err error) {
+func (p *program) restore(ctx context.Context, from, db string, o *backupOptions) (err error) {
 	progress := p.NewProgress(0)
 	var m backupfile.Manifest
 	name := "standard input"
-	object, err := p.object(s, from)
+	object, err := p.object(from)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +87,7 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 	}
 	progress.End()
 	if err == nil {
-		p.auditClosed(ctx, s, audit.StoreRestore, backupDetails(from, m)...)
+		p.auditClosed(ctx, audit.StoreRestore, backupDetails(from, m)...)
 	}
 	var usage *config.UsageError
 	switch {
@@ -100,16 +99,14 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
-	case o.asJSON:
-		return terminal.WriteJSON(p.Stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
-	case m.MadeAt.IsZero():
-		_, err = fmt.Fprintf(p.Stdout, "%s has %d plants, up to commit %d; not compared with a manifest\n",
-			terminal.Printable(db), m.Plants, m.Commits)
-	default:
-		_, err = fmt.Fprintf(p.Stdout, "%s has the %d plants of %s\n",
-			terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
 	}
-	return err
+	facts := restoreFacts{db, !m.MadeAt.IsZero(), m}
+	if !facts.Compared {
+		return p.result(facts, "%s has %d plants, up to commit %d; not compared with a manifest\n",
+			terminal.Printable(db), m.Plants, m.Commits)
+	}
+	return p.result(facts, "%s has the %d plants of %s\n",
+		terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
 }
 
 // restoreObject restores the store from a backup in a bucket.

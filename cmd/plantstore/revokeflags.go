@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/oidc"
@@ -24,7 +23,6 @@ type revocation struct {
 	file    string
 	subject string
 	jwtID   string
-	remote  bool // PLANTSTORE_TOKEN is the token for the server
 
 	// The result of read: a selector of tokens; or a kind with an identifier, and with the issuer unless the settings
 	// name it.
@@ -84,7 +82,7 @@ func checkIdentifier(flag, text string) error {
 // readSecret reads the secret of a token, or a JWT, from the file or the environment.
 func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	secret := ""
-	if !r.remote {
+	if p.server.URL == "" { // else the variable has the token for the server
 		secret = p.env.Vars[config.TokenVariable]
 	}
 	if cmd.Flags().Changed("token-file") {
@@ -110,22 +108,20 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 }
 
 // revoke returns the revoked credentials by ascending id.
-func (r *revocation) revoke(
-	ctx context.Context, o operations, s *config.Settings, by audit.Origin,
-) ([]admin.Credential, error) {
+func (p *program) revoke(ctx context.Context, o operations, r *revocation) ([]admin.Credential, error) {
 	if r.kind != auth.KindToken {
-		if err := r.checkIssuer(s); err != nil {
+		if err := p.checkIssuer(r); err != nil {
 			return nil, err
 		}
 	}
 	return o.Revoke(ctx, admin.Revocation{
 		Tokens: r.tokens, Kind: r.kind, Issuer: r.issuer, Identifier: r.identifier,
-	}, by)
+	}, p.operator())
 }
 
 // checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
-func (r *revocation) checkIssuer(s *config.Settings) error {
-	configured := s.OIDC.Issuer
+func (p *program) checkIssuer(r *revocation) error {
+	configured := p.settings.OIDC.Issuer
 	if r.issuer == "" {
 		r.issuer = configured
 	}
@@ -133,7 +129,7 @@ func (r *revocation) checkIssuer(s *config.Settings) error {
 		return fmt.Errorf("the JWT is of the issuer %q, which is not oidc-issuer (%q); the server refuses it already",
 			r.issuer, configured)
 	}
-	if r.issuer == "" && r.remote {
+	if r.issuer == "" && p.server.URL != "" {
 		return nil
 	}
 	if r.issuer == "" {

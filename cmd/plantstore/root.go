@@ -9,16 +9,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/config"
+	"plantstore/internal/remote"
 	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
-// program is the environment of a command.
+// program is the environment of the command that runs, and the values of the flags that several commands have.
 type program struct {
 	terminal.Streams
 
 	env *config.Environment
 	log *serve.Log // of a server, which buffers stderr; nil in other commands
+
+	settings config.Settings
+	server   remote.Flags
+	asJSON   bool // --json
 }
 
 // run runs the program and returns its exit code.
@@ -66,7 +71,8 @@ over the file. "plantstore config" prints the settings in force.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
 				v := thisVersion()
-				return v.print(p.Stdout)
+				_, err := io.WriteString(p.Stdout, v.text())
+				return err
 			}
 			return cmd.Help()
 		},

@@ -15,7 +15,6 @@ import (
 )
 
 func newServe(p *program) *cobra.Command {
-	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -35,32 +34,29 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
 			hangups := p.reloadSignals()
 			defer signal.Stop(hangups)
-			switch err := s.Load(cmd.Context(), p.env, cmd.Flags()); {
+			switch err := p.load(cmd); {
 			case errors.Is(err, terminal.ErrInterrupted):
 				return nil // like any stop before the server is ready
 			case err != nil:
 				return err
 			}
-			return p.serve(cmd.Context(), s, config.ChangedFlags(cmd.Flags()), hangups, p.firstTokens)
+			return p.serve(cmd.Context(), config.ChangedFlags(cmd.Flags()), hangups, p.firstTokens)
 		},
 	}
-	s.BindServe(cmd.Flags())
-	groupFlags(cmd, s)
+	p.bindServe(cmd)
 	return cmd
 }
 
 // serve runs a server. greet is the last step of its start. The caller of the command closes p.log.
 func (p *program) serve(
-	ctx context.Context, s *config.Settings, flags map[string]string, hangups <-chan os.Signal,
-	greet func(context.Context, serve.Engine, *config.Settings, serve.Addresses) error,
+	ctx context.Context, flags map[string]string, hangups <-chan os.Signal,
+	greet func(context.Context, serve.Engine, serve.Addresses) error,
 ) error {
-	p.log = serve.OpenLog(p.Stderr, s)
+	p.log = serve.OpenLog(p.Stderr, &p.settings)
 	serve.TuneRuntime(p.env)
 	return serve.Run(ctx, serve.Config{
-		Settings: s, Flags: flags, Env: p.env, Log: p.log, Version: version, By: p.operator(), Hangups: hangups,
-		Greet: func(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
-			return greet(ctx, engine, s, at)
-		},
+		Settings: &p.settings, Flags: flags, Env: p.env, Log: p.log, Version: version, By: p.operator(),
+		Hangups: hangups, Greet: greet,
 	})
 }
 

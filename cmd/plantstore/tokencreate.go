@@ -10,11 +10,9 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
-	"plantstore/internal/remote"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	var scopes []string
 	var expires time.Duration
 	var noExpiry bool
@@ -41,17 +39,16 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			if n.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, creating(create), func(ctx context.Context, o operations) error {
+			return p.operate(cmd, creating(create), func(ctx context.Context, o operations) error {
 				return p.mint(ctx, &out, func() (admin.Minted, error) {
 					return o.Mint(ctx, n, p.operator())
 				})
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
 	bindCreate(cmd.Flags(), &create)
-	out.bind(cmd.Flags())
+	p.bindSecret(cmd.Flags(), &out)
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},
 		"`scopes` of the token: plants:create, plants:read, admin, metrics")
 	cmd.Flags().Var(config.Timeout(&expires), "expires", "`time` until the token expires, such as 90d or 12h")

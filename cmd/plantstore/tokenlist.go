@@ -11,14 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/config"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newTokenList(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all tokens, with their state",
@@ -27,10 +23,10 @@ revoked JWTs, lists of them follow.`,
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				byKind := map[string][]admin.Credential{}
 				for c, err := range credentials(ctx, o, "") {
-					if err == nil && asJSON {
+					if err == nil && p.asJSON {
 						err = terminal.WriteJSON(p.Stdout, c)
 					}
 					if err != nil {
@@ -38,16 +34,15 @@ revoked JWTs, lists of them follow.`,
 					}
 					byKind[c.Kind] = append(byKind[c.Kind], c)
 				}
-				if asJSON {
+				if p.asJSON {
 					return nil
 				}
 				return printCredentials(p.Stdout, byKind)
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per token and line")
+	p.bindStoreOrServer(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print one JSON object per token and line")
 	return cmd
 }
 

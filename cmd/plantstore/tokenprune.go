@@ -14,7 +14,6 @@ import (
 
 func newTokenPrune(p *program) *cobra.Command {
 	const shortest = 24 * time.Hour // a server stores the last use within a minute
-	s := &config.Settings{}
 	var unused time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --unused TIME",
@@ -35,7 +34,7 @@ stored again, with another number.`,
 			case unused < shortest:
 				return config.Usagef("unused: %s is out of range; use at least 1d", config.FormatDuration(unused))
 			}
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
+			return p.withStore(cmd, existing, func(ctx context.Context, engine serve.Engine) error {
 				removed, err := admin.PruneSubjects(ctx, engine, unused, p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
@@ -45,7 +44,7 @@ stored again, with another number.`,
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
 	cmd.Flags().Var(config.Duration(&unused), "unused",
 		"remove subjects whose last use is longer ago than this `time`, such as 365d")
 	return cmd

@@ -11,15 +11,11 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
-	"plantstore/internal/config"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newTokenRevoke(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	var r revocation
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME | --id ID | --token-file FILE | --subject SUB | --jwt-id JTI",
 		Short: "Revoke a token or a JWT at once",
@@ -41,14 +37,13 @@ PLANTSTORE_TOKEN is the token for the server.`,
   plantstore token revoke --subject web-shop --oidc-issuer https://login.example`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.remote = server.URL != ""
 			if err := r.read(p, cmd, args); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
-				revoked, err := r.revoke(ctx, o, s, p.operator())
+			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
+				revoked, err := p.revoke(ctx, o, &r)
 				for _, c := range revoked {
-					if asJSON {
+					if p.asJSON {
 						if err := terminal.WriteJSON(p.Stdout, c); err != nil {
 							return err
 						}
@@ -63,11 +58,10 @@ PLANTSTORE_TOKEN is the token for the server.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool { return s != auth.StateRevoked })
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	s.Bind(cmd.Flags(), "oidc-issuer")
-	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
+	cmd.ValidArgsFunction = p.completeTokens(func(s auth.State) bool { return s != auth.StateRevoked })
+	p.bindStoreOrServer(cmd.Flags())
+	p.settings.Bind(cmd.Flags(), "oidc-issuer")
+	p.bindJSON(cmd.Flags(), "print one JSON object per revoked token and line")
 	r.bind(cmd.Flags())
 	return cmd
 }

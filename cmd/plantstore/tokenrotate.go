@@ -10,12 +10,10 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
-	"plantstore/internal/remote"
 	"plantstore/internal/terminal"
 )
 
 func newTokenRotate(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	overlap := config.Day
 	var expires time.Duration
 	var out secretOutput
@@ -33,7 +31,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 				return err
 			}
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
-			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 				err := p.mint(ctx, &out, func() (admin.Minted, error) {
 					m, err := o.Rotate(ctx, r, p.operator())
 					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
@@ -46,12 +44,11 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool {
+	cmd.ValidArgsFunction = p.completeTokens(func(s auth.State) bool {
 		return s == auth.StateValid || s == auth.StateRotated
 	})
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	out.bind(cmd.Flags())
+	p.bindStoreOrServer(cmd.Flags())
+	p.bindSecret(cmd.Flags(), &out)
 	cmd.Flags().Var(config.Duration(&overlap), "overlap",
 		"`time` for which the old token stays valid, such as 24h or 7d; 0: end it at once")
 	cmd.Flags().Var(config.Timeout(&expires), "expires",
@@ -65,7 +62,7 @@ func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	case out.shorter:
 		fmt.Fprintf(p.Stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
 			out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt), config.FormatDuration(overlap))
-	case out.asJSON:
+	case p.asJSON:
 	case overlap == 0:
 		fmt.Fprintf(p.Stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
 	default:

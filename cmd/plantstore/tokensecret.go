@@ -15,9 +15,8 @@ import (
 
 // secretOutput is the destination of the secret of a new token.
 type secretOutput struct {
-	path   string // empty or -: standard output
-	force  bool   // replace an existing file at path
-	asJSON bool
+	path  string // empty or -: standard output
+	force bool   // replace an existing file at path
 
 	minted  admin.Minted // set by mint
 	shorter bool         // the replaced token ends before the overlap
@@ -29,11 +28,11 @@ type createdFacts struct {
 	File         string `json:"file,omitempty"`
 }
 
-func (o *secretOutput) bind(f *pflag.FlagSet) {
+func (p *program) bindSecret(f *pflag.FlagSet, o *secretOutput) {
 	f.VarP(config.FileName(&o.path), "output", "o",
 		"write the secret to this `file`, which only its owner can read; - is standard output")
 	f.BoolVar(&o.force, "force", false, "replace the file that --output names")
-	bindJSON(f, &o.asJSON, "print a JSON object, with the secret unless --output names a file")
+	p.bindJSON(f, "print a JSON object, with the secret unless --output names a file")
 }
 
 // mint creates a token with save, and writes its secret to out. The file of out appears after the token is stored.
@@ -62,7 +61,7 @@ func (p *program) deliver(m admin.Minted, file *terminal.Output, out *secretOutp
 		facts.Secret, facts.File = "", out.path
 		where = "the secret is in " + out.path
 	}
-	if !out.asJSON {
+	if !p.asJSON {
 		fmt.Fprintf(p.Stderr, "created token %d, %q (%s; expires: %s); %s\n",
 			m.ID, m.Name, strings.Join(m.Scopes, " "), terminal.FormatTime(m.ExpiresAt), where)
 	}
@@ -74,7 +73,7 @@ func (p *program) deliver(m admin.Minted, file *terminal.Output, out *secretOutp
 			return err
 		}
 	}
-	if out.asJSON {
+	if p.asJSON {
 		return terminal.WriteJSON(p.Stdout, facts)
 	}
 	if file != nil {

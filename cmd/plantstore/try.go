@@ -68,33 +68,32 @@ func (p *program) try(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("remove the temporary directory %s: %w; remove it yourself", dir, removal))
 		}
 	}()
-	s, flags, err := p.trySettings(ctx, dir)
+	flags, err := p.trySettings(ctx, dir)
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx, s, flags, nil, p.greetTry)
+	return p.serve(ctx, flags, nil, p.greetTry)
 }
 
-// trySettings returns the settings of try, and those that differ from the defaults. It removes the settings, the
+// trySettings sets the settings of try, and returns those that differ from the defaults. It removes the settings, the
 // exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
 // certificates, webhooks and backups.
-func (p *program) trySettings(
-	ctx context.Context, dir string,
-) (s *config.Settings, flags map[string]string, err error) {
+func (p *program) trySettings(ctx context.Context, dir string) (flags map[string]string, err error) {
 	maps.DeleteFunc(p.env.Vars, func(name, _ string) bool {
 		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s = &config.Settings{OtherPorts: true}
+	s := &p.settings
+	s.OtherPorts = true
 	set := pflag.NewFlagSet("try", pflag.ContinueOnError)
 	s.BindServe(set)
 	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s, config.ChangedFlags(set), s.Load(ctx, p.env, set)
+	return config.ChangedFlags(set), s.Load(ctx, p.env, set)
 }
 
 const tryGreeting = `A throw-away server with %d sample plants. Ctrl-C ends it and removes its data.
@@ -115,9 +114,7 @@ To keep your plants, run plantstore serve: it stores them in plantstore.db.
 `
 
 // greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
-func (p *program) greetTry(
-	ctx context.Context, engine serve.Engine, s *config.Settings, at serve.Addresses,
-) error {
+func (p *program) greetTry(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 	count, err := storeSamples(ctx, engine)
 	if err != nil {
 		return fmt.Errorf("store the sample plants: %w", err)
@@ -129,7 +126,7 @@ func (p *program) greetTry(
 		return err
 	}
 	_, err = fmt.Fprintf(terminal.InterruptibleWriter(ctx, p.Stdout), tryGreeting, count, signInLink(at.Console, code),
-		first.curl(secret), at.Public.JoinPath("docs"), terminal.Printable(filepath.Dir(s.DB.Path)))
+		first.curl(secret), at.Public.JoinPath("docs"), terminal.Printable(filepath.Dir(p.settings.DB.Path)))
 	if err != nil && !errors.Is(err, terminal.ErrInterrupted) {
 		return fmt.Errorf("print the addresses: %w", err)
 	}

@@ -14,8 +14,6 @@ import (
 )
 
 func newVerify(p *program) *cobra.Command {
-	s := &config.Settings{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Check the store or a backup for damage",
@@ -34,13 +32,13 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := p.load(cmd); err != nil {
 				return err
 			}
 			if len(args) > 0 && backup.IsBucket(args[0]) {
-				return p.verifyObject(cmd.Context(), s, args[0], asJSON)
+				return p.verifyObject(cmd.Context(), args[0])
 			}
-			path, err := s.DB.File()
+			path, err := p.settings.DB.File()
 			verify := backupfile.Verify
 			if len(args) > 0 {
 				path, err = config.FilePath(args[0])
@@ -63,7 +61,7 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if p.asJSON {
 				err = terminal.WriteJSON(p.Stdout, newVerifyFacts(path, v))
 			} else {
 				err = p.printVerification(path, v, len(args) > 0)
@@ -71,16 +69,16 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 			return cmp.Or(err, damageError(path, v))
 		},
 	}
-	s.BindStore(cmd.Flags())
-	s.BindS3(cmd.Flags())
+	p.settings.BindStore(cmd.Flags())
+	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 
 // verifyObject compares a backup in a bucket with its manifest.
-func (p *program) verifyObject(ctx context.Context, s *config.Settings, address string, asJSON bool) error {
-	object, err := p.object(s, address)
+func (p *program) verifyObject(ctx context.Context, address string) error {
+	object, err := p.object(address)
 	if err != nil {
 		return err
 	}
@@ -95,7 +93,7 @@ func (p *program) verifyObject(ctx context.Context, s *config.Settings, address 
 		return fmt.Errorf("verify: %w", err)
 	}
 	v := backupfile.Verification{Manifest: true, Faults: faults}
-	if asJSON {
+	if p.asJSON {
 		err = terminal.WriteJSON(p.Stdout, verifyObjectFacts{
 			object.String(), len(faults) == 0, true, len(faults), append([]string{}, faults...), m,
 		})

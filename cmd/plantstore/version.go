@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/sqlite"
-	"plantstore/internal/terminal"
 )
 
 // version is the version of the program. The API document has the version of the API.
@@ -26,7 +24,6 @@ var (
 )
 
 func newVersion(p *program) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program",
@@ -38,13 +35,10 @@ unknown values.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := thisVersion()
-			if asJSON {
-				return terminal.WriteJSON(p.Stdout, v)
-			}
-			return v.print(p.Stdout)
+			return p.result(v, "%s", v.text())
 		},
 	}
-	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 
@@ -98,8 +92,8 @@ func (v *versionFacts) setCommit(commit, at, modified string, stamped []debug.Bu
 	}
 }
 
-// print writes the facts as text.
-func (v *versionFacts) print(w io.Writer) error {
+// text returns the facts for people.
+func (v *versionFacts) text() string {
 	from := "unknown commit"
 	if v.Commit != "" {
 		from = "commit " + v.Commit
@@ -110,7 +104,6 @@ func (v *versionFacts) print(w io.Writer) error {
 	if v.Modified != nil && *v.Modified {
 		from += ", modified"
 	}
-	_, err := fmt.Fprintf(w, "plantstore %s (%s)\n%s %s/%s, SQLite %s\n",
+	return fmt.Sprintf("plantstore %s (%s)\n%s %s/%s, SQLite %s\n",
 		v.Version, from, v.GoVersion, v.OS, v.Arch, v.SQLiteVersion)
-	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -59,9 +58,8 @@ func TestVersionFacts(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
-			var out bytes.Buffer
-			if err := got.print(&out); err != nil || !strings.HasPrefix(out.String(), "plantstore  ("+tt.text+")\n") {
-				t.Errorf("got %q and %v, want %q", &out, err, tt.text)
+			if text := got.text(); !strings.HasPrefix(text, "plantstore  ("+tt.text+")\n") {
+				t.Errorf("got %q, want %q", text, tt.text)
 			}
 		})
 	}

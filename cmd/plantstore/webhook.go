@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strconv"
 	"text/tabwriter"
@@ -14,7 +13,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/remote"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
@@ -31,8 +29,6 @@ server does not attempt any more. The server may run.`,
 }
 
 func newWebhookList(p *program) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the dead letters",
@@ -42,31 +38,30 @@ reason of the last failure.`,
   plantstore webhook list --server https://plants.example:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
-				return printDeadLetters(p.Stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
+				return p.printDeadLetters(pages(func(cursor string) ([]admin.DeadLetter, string, error) {
 					page, err := o.DeadLetters(ctx, admin.ListQuery{Cursor: cursor, Limit: admin.PageMax})
 					return page.DeadLetters, page.Next, err
-				}), asJSON)
+				}))
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per dead letter and line")
+	p.bindStoreOrServer(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print one JSON object per dead letter and line")
 	return cmd
 }
 
-func printDeadLetters(w io.Writer, all iter.Seq2[admin.DeadLetter, error], asJSON bool) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if !asJSON {
+func (p *program) printDeadLetters(all iter.Seq2[admin.DeadLetter, error]) error {
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	if !p.asJSON {
 		fmt.Fprintln(table, "WEBHOOK\tADDRESS\tPLANT\tSINCE\tDEAD SINCE\tATTEMPTS\tREASON")
 	}
 	for d, err := range all {
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			if err := terminal.WriteJSON(w, d); err != nil {
+		if p.asJSON {
+			if err := terminal.WriteJSON(p.Stdout, d); err != nil {
 				return err
 			}
 			continue
@@ -104,10 +99,9 @@ type deadChange func(operations, context.Context, store.DeadSelector, audit.Orig
 // newDeadCommand returns a command that changes the dead letters that its flags select. done is the format of its
 // output.
 func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command {
-	s, server := &config.Settings{}, &remote.Flags{}
 	var selector store.DeadSelector
 	var plantID string
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,22 +118,17 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 				}
 				selector.Plant = &id
 			}
-			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 				n, err := change.repeat(ctx, o, selector, p.operator())
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return terminal.WriteJSON(p.Stdout, deadCount{n})
-				}
-				_, err = fmt.Fprintf(p.Stdout, done, n)
-				return err
+				return p.result(deadCount{n}, done, n)
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
-	server.Bind(cmd.Flags())
-	bindJSON(cmd.Flags(), &asJSON, "print the number as a JSON object")
+	p.bindStoreOrServer(cmd.Flags())
+	p.bindJSON(cmd.Flags(), "print the number as a JSON object")
 	cmd.Flags().Int64Var(&selector.Webhook, "webhook", 0, "dead letters of the webhook with this `ID`")
 	cmd.Flags().StringVar(&plantID, "plant", "", "dead letters of the plant with this `ID`")
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
