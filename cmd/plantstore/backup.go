@@ -54,6 +54,9 @@ removes it from the server.`,
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.checkBackup(args[0], o); err != nil {
+				return err
+			}
 			if p.server.URL != "" {
 				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
 					return p.backupServer(ctx, r, args[0], o)
@@ -66,20 +69,7 @@ removes it from the server.`,
 			if err != nil {
 				return err
 			}
-			if args[0] == terminal.StreamName {
-				return p.backupStream(cmd.Context(), db, o)
-			}
-			if o.manifest != "" {
-				return errManifestFlag
-			}
-			object, err := p.object(args[0])
-			switch {
-			case err != nil:
-				return err
-			case object != nil:
-				return p.backupObject(cmd.Context(), db, object)
-			}
-			return p.backupFile(cmd.Context(), db, args[0])
+			return p.backup(cmd.Context(), db, args[0], o)
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
@@ -110,101 +100,99 @@ func backupDetails(path string, m backupfile.Manifest) []audit.Detail {
 	}
 }
 
-func (p *program) backupFile(ctx context.Context, db, to string) error {
-	file, err := config.FilePath(to)
-	if err != nil {
-		return err
-	}
-	progress := p.NewProgress(0)
-	progress.Part(0, 1)
-	m, err := backupfile.Backup(ctx, db, file, progress.Part)
-	progress.End()
-	return p.reportBackup(ctx, file, m, err)
-}
-
-// backupObject makes a backup in a bucket.
-func (p *program) backupObject(ctx context.Context, db string, o *backup.Object) error {
-	progress := p.NewProgress(0)
-	progress.Part(0, 1)
-	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
-		return func(done, all int64) { // the copy is a quarter of the work
-			if step == "copy" {
-				progress.Part(done, 4*all)
-			} else {
-				progress.Part(all+3*done, 4*all)
-			}
-		}
-	})
-	progress.End()
-	return p.reportBackup(ctx, o.String(), m, err)
-}
-
-// reportBackup records a backup in the audit log, and prints its facts.
-func (p *program) reportBackup(ctx context.Context, file string, m backupfile.Manifest, err error) error {
-	if m.Store != "" { // else nothing was copied
-		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
-	}
+// checkBackup returns an error for flags that contradict the destination of a backup, before any work.
+func (p *program) checkBackup(to string, o *backupOptions) error {
+	_, isTerminal := terminal.IsTerminal(p.Stdout)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return terminal.ErrInterrupted
-	case err != nil:
-		return fmt.Errorf("backup to %s: %w", file, err)
-	}
-	return p.printBackup(file, m)
-}
-
-func (p *program) printBackup(file string, m backupfile.Manifest) error {
-	return p.result(backupFacts{file, m}, "%s has %d plants, up to commit %d\n",
-		terminal.Printable(file), m.Plants, m.Commits)
-}
-
-// checkStream returns an error if the backup cannot be written to standard output.
-func (p *program) checkStream(o *backupOptions) error {
-	switch _, terminal := terminal.IsTerminal(p.Stdout); {
+	case to != terminal.StreamName && o.manifest != "":
+		return errManifestFlag
+	case to != terminal.StreamName:
+		return nil
 	case p.asJSON:
 		return config.Usagef("json: standard output has the backup; use --manifest instead")
-	case terminal:
+	case isTerminal:
 		return config.Usagef("standard output is a terminal; redirect it to a pipe or a file")
+	case o.manifest == "":
+		return nil
 	}
-	if o.manifest != "" {
-		if _, err := os.Lstat(o.manifest); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, fmt.Errorf("manifest: %s already exists; use a new file", o.manifest))
-		}
+	if err := refuseExisting(o.manifest); err != nil {
+		return fmt.Errorf("manifest: %w", err)
 	}
 	return nil
 }
 
-func (p *program) backupStream(ctx context.Context, db string, o *backupOptions) error {
-	if err := p.checkStream(o); err != nil {
+// refuseExisting returns an error if a file exists.
+func refuseExisting(name string) error {
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
+	}
+	return nil
+}
+
+// backup backs up the store at db, and records that in the audit log.
+func (p *program) backup(ctx context.Context, db, to string, o *backupOptions) error {
+	object, err := p.object(to)
+	name := to
+	switch {
+	case err != nil:
 		return err
+	case to == terminal.StreamName:
+		name = "standard output"
+	case object == nil:
+		if name, err = config.FilePath(to); err != nil {
+			return err
+		}
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	out := terminal.InterruptibleWriter(ctx, p.Stdout)
-	m, err := backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
+	var m backupfile.Manifest
+	switch {
+	case to == terminal.StreamName:
+		out := terminal.InterruptibleWriter(ctx, p.Stdout)
+		m, err = backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
+	case object != nil:
+		m, err = object.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
+			return func(done, all int64) { // the copy is a quarter of the work
+				if step == "copy" {
+					progress.Part(done, 4*all)
+				} else {
+					progress.Part(all+3*done, 4*all)
+				}
+			}
+		})
+	default:
+		m, err = backupfile.Backup(ctx, db, name, progress.Part)
+	}
 	progress.End()
 	if m.Store != "" { // else nothing was copied
-		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)
-	}
-	if err == nil && o.manifest != "" {
-		err = m.Write(o.manifest)
+		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(to, m), resultDetail(err))...)
 	}
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, terminal.ErrInterrupted):
 		return terminal.ErrInterrupted
 	case err != nil:
-		return fmt.Errorf("backup to standard output: %w", err)
+		return fmt.Errorf("backup to %s: %w", name, err)
 	}
-	p.reportStream(m)
-	return nil
+	return p.reportBackup(to, m, o)
 }
 
-// reportStream prints the facts of a backup on standard output.
-func (p *program) reportStream(m backupfile.Manifest) {
+// reportBackup prints the facts of a backup. If standard output has the backup, it prints them on standard error, and
+// writes the manifest to its file.
+func (p *program) reportBackup(to string, m backupfile.Manifest, o *backupOptions) error {
+	if to != terminal.StreamName {
+		return p.result(backupFacts{to, m}, "%s has %d plants, up to commit %d\n",
+			terminal.Printable(to), m.Plants, m.Commits)
+	}
+	if o.manifest != "" {
+		if err := m.Write(o.manifest); err != nil {
+			return fmt.Errorf("backup to standard output: %w", err)
+		}
+	}
 	if !p.Quiet {
 		fmt.Fprintf(p.Stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)
 	}
+	return nil
 }
 
 // object returns the backup in a bucket that an argument names, nil if the argument is a path.

@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/config"
@@ -18,27 +17,19 @@ import (
 // backupServer makes a backup on a server, downloads it to a file or to standard output, and removes it from the
 // server.
 func (p *program) backupServer(ctx context.Context, r *remote.Server, to string, o *backupOptions) error {
-	write := p.receiveFile
-	if to == terminal.StreamName {
-		if err := p.checkStream(o); err != nil {
+	if to != terminal.StreamName {
+		if _, err := config.FilePath(to); err != nil {
 			return err
 		}
-		write = p.receiveStream
-	} else {
-		if o.manifest != "" {
-			return errManifestFlag
-		}
-		for _, name := range []string{to, to + backupfile.ManifestSuffix} {
-			if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-				return errors.Join(err, fmt.Errorf("backup to %s: %s already exists; use a new file", to, name))
-			}
+		if err := cmp.Or(refuseExisting(to), refuseExisting(to+backupfile.ManifestSuffix)); err != nil {
+			return fmt.Errorf("backup to %s: %w", to, err)
 		}
 	}
 	job, err := p.makeOn(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err := write(ctx, r, job, to, o); err != nil {
+	if err := p.receive(ctx, r, job, to, o); err != nil {
 		fmt.Fprintf(p.Stderr, "the server keeps the backup %s\n", terminal.Printable(job.Backup))
 		if ctx.Err() != nil {
 			return terminal.ErrInterrupted
@@ -63,50 +54,36 @@ func (p *program) makeOn(ctx context.Context, r *remote.Server) (admin.BackupJob
 	return job, err
 }
 
-// receive downloads the backup of a job.
-func (p *program) receive(ctx context.Context, r *remote.Server, job admin.BackupJob, to io.Writer) error {
+// receive downloads the backup of a job, and writes its manifest.
+func (p *program) receive(
+	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, o *backupOptions,
+) (err error) {
+	m := backupfile.Manifest(*job.Manifest)
+	if to == terminal.StreamName {
+		if err := p.download(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
+			return err
+		}
+		return p.reportBackup(to, m, o)
+	}
+	file, err := terminal.CreateOutput(ctx, to, false)
+	if err != nil {
+		return fmt.Errorf("backup to %s: %w", to, err)
+	}
+	defer func() { err = errors.Join(err, file.Discard()) }()
+	if err := p.download(ctx, r, job, file); err != nil {
+		return err
+	}
+	if err := file.Publish(); err != nil {
+		return fmt.Errorf("backup to %s: %w", to, err)
+	}
+	if err := m.Write(to + backupfile.ManifestSuffix); err != nil {
+		return err
+	}
+	return p.reportBackup(to, m, o)
+}
+
+func (p *program) download(ctx context.Context, r *remote.Server, job admin.BackupJob, to io.Writer) error {
 	progress := p.NewProgress(0)
 	defer progress.End()
 	return r.DownloadBackup(ctx, job, to, func(done, all int64) { progress.Part(all+done, 2*all) })
-}
-
-func (p *program) receiveFile(
-	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, o *backupOptions,
-) (err error) {
-	path, err := config.FilePath(to)
-	if err != nil {
-		return err
-	}
-	file, err := terminal.CreateOutput(ctx, path, false)
-	if err != nil {
-		return fmt.Errorf("backup to %s: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, file.Discard()) }()
-	if err := p.receive(ctx, r, job, file); err != nil {
-		return err
-	}
-	m := backupfile.Manifest(*job.Manifest)
-	if err := file.Publish(); err != nil {
-		return fmt.Errorf("backup to %s: %w", path, err)
-	}
-	if err := m.Write(path + backupfile.ManifestSuffix); err != nil {
-		return err
-	}
-	return p.printBackup(path, m)
-}
-
-func (p *program) receiveStream(
-	ctx context.Context, r *remote.Server, job admin.BackupJob, _ string, o *backupOptions,
-) error {
-	if err := p.receive(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
-		return err
-	}
-	m := backupfile.Manifest(*job.Manifest)
-	if o.manifest != "" {
-		if err := m.Write(o.manifest); err != nil {
-			return err
-		}
-	}
-	p.reportStream(m)
-	return nil
 }
