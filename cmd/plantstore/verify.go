@@ -61,12 +61,20 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 			if err != nil {
 				return err
 			}
-			if p.asJSON {
-				err = terminal.WriteJSON(p.Stdout, newVerifyFacts(path, v))
-			} else {
-				err = p.printVerification(path, v, len(args) > 0)
+			compared := ""
+			switch {
+			case v.Manifest:
+				compared = "; it matches its manifest"
+			case len(args) > 0:
+				compared = "; not compared with a manifest"
 			}
-			return cmp.Or(err, damageError(path, v))
+			n := len(v.Faults) + v.More
+			facts := verifyFacts{
+				path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, append([]string{}, v.Faults...),
+			}
+			return p.reportVerification(path, n, v.Faults, facts,
+				fmt.Sprintf("%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
+					terminal.Printable(path), v.Plants, v.Tokens, v.Commits, compared))
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -74,6 +82,19 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 	p.bindQuiet(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
+}
+
+// verifyFacts is the output of verify --json.
+type verifyFacts struct {
+	File       string   `json:"file"`
+	Whole      bool     `json:"whole"`
+	Compared   bool     `json:"manifest_compared"`
+	Store      string   `json:"store,omitempty"`
+	Commits    int64    `json:"commits"`
+	Plants     int64    `json:"plants"`
+	Tokens     int64    `json:"tokens"`
+	FaultCount int      `json:"fault_count"`
+	Faults     []string `json:"faults"` // the first ones
 }
 
 // verifyObject compares a backup in a bucket with its manifest.
@@ -92,15 +113,11 @@ func (p *program) verifyObject(ctx context.Context, address string) error {
 	case err != nil:
 		return fmt.Errorf("verify: %w", err)
 	}
-	v := backupfile.Verification{Manifest: true, Faults: faults}
-	if p.asJSON {
-		err = terminal.WriteJSON(p.Stdout, verifyObjectFacts{
-			object.String(), len(faults) == 0, true, len(faults), append([]string{}, faults...), m,
-		})
-	} else {
-		err = p.printObject(object.String(), m, faults)
-	}
-	return cmp.Or(err, damageError(object.String(), v))
+	n, path := len(faults), object.String()
+	facts := verifyObjectFacts{path, n == 0, true, n, append([]string{}, faults...), m}
+	return p.reportVerification(path, n, faults, facts,
+		fmt.Sprintf("%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
+			terminal.Printable(path), m.Plants, m.Commits, m.Bytes))
 }
 
 // verifyObjectFacts is the output of verify --json for a backup in a bucket.
@@ -113,69 +130,19 @@ type verifyObjectFacts struct {
 	backupfile.Manifest
 }
 
-func (p *program) printObject(name string, m backupfile.Manifest, faults []string) (err error) {
+// reportVerification prints facts with --json, else the first of n faults of a file or, without a fault, a text. The
+// error is that the file has faults.
+func (p *program) reportVerification(path string, n int, faults []string, facts any, undamaged string) error {
+	text := ""
 	for _, fault := range faults {
-		_, errLine := fmt.Fprintln(p.Stdout, terminal.Printable(fault))
-		err = cmp.Or(err, errLine)
+		text += terminal.Printable(fault) + "\n"
 	}
-	if err != nil || len(faults) > 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(p.Stdout,
-		"%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
-		terminal.Printable(name), m.Plants, m.Commits, m.Bytes)
-	return err
-}
-
-// verifyFacts is the output of verify --json.
-type verifyFacts struct {
-	File       string   `json:"file"`
-	Whole      bool     `json:"whole"`
-	Compared   bool     `json:"manifest_compared"`
-	Store      string   `json:"store,omitempty"`
-	Commits    int64    `json:"commits"`
-	Plants     int64    `json:"plants"`
-	Tokens     int64    `json:"tokens"`
-	FaultCount int      `json:"fault_count"`
-	Faults     []string `json:"faults"` // the first ones
-}
-
-func newVerifyFacts(path string, v backupfile.Verification) verifyFacts {
-	n := len(v.Faults) + v.More
-	faults := append([]string{}, v.Faults...)
-	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, faults}
-}
-
-// damageError returns an error if a file has faults, else nil.
-func damageError(path string, v backupfile.Verification) error {
-	switch n := len(v.Faults) + v.More; n {
-	case 0:
-		return nil
-	case 1:
-		return fmt.Errorf("%s is damaged: 1 fault", path)
-	default:
-		return fmt.Errorf("%s is damaged: %d faults", path, n)
-	}
-}
-
-// printVerification prints the faults, or the counts of a file without faults.
-func (p *program) printVerification(path string, v backupfile.Verification, named bool) error {
-	for _, fault := range v.Faults {
-		if _, err := fmt.Fprintln(p.Stdout, terminal.Printable(fault)); err != nil {
-			return err
-		}
-	}
-	if len(v.Faults) > 0 {
-		return nil
-	}
-	compared := ""
+	err := p.result(facts, "%s", cmp.Or(text, undamaged))
 	switch {
-	case v.Manifest:
-		compared = "; it matches its manifest"
-	case named:
-		compared = "; not compared with a manifest"
+	case err != nil || n == 0:
+		return err
+	case n == 1:
+		return fmt.Errorf("%s is damaged: 1 fault", path)
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
-		terminal.Printable(path), v.Plants, v.Tokens, v.Commits, compared)
-	return err
+	return fmt.Errorf("%s is damaged: %d faults", path, n)
 }
