@@ -54,24 +54,20 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			if p.asJSON && output == "" {
 				return config.Usagef("json: standard output contains the plants; give a file with --output")
 			}
+			facts := exportFacts{File: output, Format: f, Compression: compression}
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
-				if output == "" {
-					facts, err := p.exportStdout(ctx, o, f)
-					p.auditExport(ctx, facts, err)
-					return err
-				}
 				if config.SameFile(output, p.settings.DB.Path) {
 					return config.Usagef("output: %s is the store; name another file", output)
 				}
-				facts, err := p.exportFile(ctx, o, output, force, f, compression)
+				err := p.export(ctx, o, &facts, force)
 				p.auditExport(ctx, facts, err)
 				switch {
-				case errors.Is(err, terminal.ErrInterrupted):
-					return err
-				case err != nil:
+				case err != nil && output != "" && !errors.Is(err, terminal.ErrInterrupted):
 					return fmt.Errorf("export to %s: %w", output, err)
+				case err != nil:
+					return err
 				}
-				p.reportExport(facts, p.Quiet || p.asJSON)
+				p.reportExport(facts)
 				if p.asJSON {
 					return terminal.WriteJSON(p.Stdout, facts)
 				}
@@ -107,9 +103,9 @@ func (p *program) auditExport(ctx context.Context, facts exportFacts, err error)
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
 
-// reportExport prints the number of plants, unless quiet, and of lost empty tags.
-func (p *program) reportExport(facts exportFacts, quiet bool) {
-	if !quiet {
+// reportExport prints the number of plants, unless another output has it, and of lost empty tags.
+func (p *program) reportExport(facts exportFacts) {
+	if !p.Quiet && !p.asJSON {
 		fmt.Fprintf(p.Stderr, "exported %d plants\n", facts.Plants)
 	}
 	if facts.EmptyTagsLost > 0 {
@@ -118,40 +114,30 @@ func (p *program) reportExport(facts exportFacts, quiet bool) {
 	}
 }
 
-func (p *program) exportStdout(ctx context.Context, o operations, f dump.Format) (exportFacts, error) {
-	to := terminal.InterruptibleWriter(ctx, p.Stdout)
-	if _, ok := terminal.IsTerminal(p.Stdout); ok {
-		to = &terminal.Writer{To: to}
+// export writes the plants to the file of facts, which appears when it is complete, or to standard output. It sets the
+// counts of facts.
+func (p *program) export(ctx context.Context, o operations, facts *exportFacts, force bool) error {
+	if facts.File == "" {
+		to := terminal.InterruptibleWriter(ctx, p.Stdout)
+		if _, ok := terminal.IsTerminal(p.Stdout); ok {
+			to = &terminal.Writer{To: to}
+		}
+		return p.exportTo(ctx, o, to, facts)
 	}
-	facts, err := p.export(ctx, o, to, f, dump.None)
-	if err == nil {
-		p.reportExport(facts, p.Quiet)
-	}
-	return facts, err
-}
-
-// exportFile exports to a file, which appears at path when it is complete.
-func (p *program) exportFile(
-	ctx context.Context, o operations, path string, force bool, f dump.Format, c dump.Compression,
-) (facts exportFacts, err error) {
-	out, err := terminal.CreateOutput(ctx, path, force)
+	out, err := terminal.CreateOutput(ctx, facts.File, force)
 	if err != nil {
-		return facts, err
+		return err
 	}
-	if facts, err = p.export(ctx, o, out, f, c); err == nil {
+	if err = p.exportTo(ctx, o, out, facts); err == nil {
 		err = out.Publish()
 	}
-	facts.File = path
-	return facts, errors.Join(err, out.Discard())
+	return errors.Join(err, out.Discard())
 }
 
-func (p *program) export(
-	ctx context.Context, o operations, w io.Writer, f dump.Format, c dump.Compression,
-) (exportFacts, error) {
-	facts := exportFacts{Format: f, Compression: c}
-	out, err := dump.NewWriter(w, f, c)
+func (p *program) exportTo(ctx context.Context, o operations, w io.Writer, facts *exportFacts) error {
+	out, err := dump.NewWriter(w, facts.Format, facts.Compression)
 	if err != nil {
-		return facts, err
+		return err
 	}
 	facts.Plants, err = p.writePlants(out, w, plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}))
 	if err == nil {
@@ -161,7 +147,7 @@ func (p *program) export(
 		err = terminal.ErrInterrupted
 	}
 	facts.EmptyTagsLost = out.EmptyTagsLost()
-	return facts, err
+	return err
 }
 
 // writePlants writes all records to out, which writes to w. It shows its progress unless w is a terminal.

@@ -45,8 +45,8 @@ func TestInterruptedExport(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			pages := &interruptedPages{interrupt: interrupt}
-			_, err := p.exportFile(ctx, pages, filepath.Join(dir, name), true, dump.CSV, compression)
-			if !errors.Is(err, terminal.ErrInterrupted) {
+			facts := exportFacts{File: filepath.Join(dir, name), Format: dump.CSV, Compression: compression}
+			if err := p.export(ctx, pages, &facts, true); !errors.Is(err, terminal.ErrInterrupted) {
 				t.Errorf("%s: got error %v, want an interrupt", name, err)
 			}
 		}
