@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -22,7 +20,9 @@ import (
 )
 
 func newAuditList(p *program) *cobra.Command {
-	l := &auditList{program: p}
+	var since time.Time
+	var actor string
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the entries of the audit log, the newest last",
@@ -38,118 +38,94 @@ the operating system, or the user who ran sudo.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			const tableMax = 100_000 // a table is in memory until the widths of its columns are known
 			switch {
-			case l.limit < 1:
-				return config.Usagef("limit: %d is out of range; use at least 1", l.limit)
-			case l.limit > tableMax && !l.asJSON:
+			case limit < 1:
+				return config.Usagef("limit: %d is out of range; use at least 1", limit)
+			case limit > tableMax && !p.asJSON:
 				return config.Usagef("limit: %d is out of range; a table has at most %d entries; use --json for more",
-					l.limit, tableMax)
-			case l.asJSON && !cmd.Flags().Changed("limit"):
-				l.limit = 0
+					limit, tableMax)
+			case p.asJSON && !cmd.Flags().Changed("limit"):
+				limit = 0
 			}
-			return p.operate(cmd, readOnly, l.run)
+			q := admin.AuditQuery{
+				Oldest: limit == 0, Since: since, Actor: actor, Limit: min(cmp.Or(limit, admin.PageMax), admin.PageMax),
+			}
+			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
+				return p.listAudit(ctx, o, q, limit)
+			})
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
-	cmd.Flags().Var(&l.since, "since", "print only entries since this `time`")
-	cmd.Flags().StringVar(&l.actor, "actor", "", "print only entries of this `actor`")
-	cmd.Flags().IntVar(&l.limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
+	cmd.Flags().Func("since", "print only entries since this `time`", func(text string) (err error) {
+		since, err = parseMoment(text)
+		return err
+	})
+	cmd.Flags().StringVar(&actor, "actor", "", "print only entries of this `actor`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
 	p.bindJSON(cmd.Flags(), "print one JSON object per entry and line")
 	return cmd
 }
 
-// auditList is one run of audit list.
-type auditList struct {
-	*program
-
-	since moment
-	actor string
-	limit int // 0: none
-
-	damaged int // rows that are not entries
-}
-
-func (l *auditList) run(ctx context.Context, o operations) error {
-	q := admin.AuditQuery{
-		Oldest: l.limit == 0, Since: time.Time(l.since), Actor: l.actor,
-		Limit: min(cmp.Or(l.limit, admin.PageMax), admin.PageMax),
-	}
-	entries := l.undamaged(pages(func(cursor string) ([]admin.AuditEntry, string, error) {
+// listAudit prints the entries of a query that are not damaged, the newest one last, and reports the others. limit is
+// the largest number of entries; 0: all, as JSON.
+func (p *program) listAudit(ctx context.Context, o operations, q admin.AuditQuery, limit int) error {
+	out := terminal.InterruptibleWriter(ctx, p.Stdout)
+	damaged := 0
+	var entries []audit.Entry
+	for e, err := range pages(func(cursor string) ([]admin.AuditEntry, string, error) {
 		q.Cursor = cursor
 		page, err := o.Audit(ctx, q)
 		return page.Entries, page.Next, err
-	}))
-	if l.limit > 0 {
-		var newest []audit.Entry
-		for e, err := range entries {
-			if err != nil {
+	}) {
+		switch {
+		case err != nil && limit == 0:
+			return errors.Join(err, printAuditJSON(out, entries))
+		case err != nil:
+			return err
+		case e.Damage != nil:
+			damaged++
+			fmt.Fprintf(p.Stderr, "entry %d is damaged: %s\n", e.Sequence, terminal.Printable(e.Damage.Error()))
+			continue
+		}
+		if entries = append(entries, e.Entry); len(entries) == limit {
+			break
+		}
+		if limit == 0 && len(entries) == admin.PageMax {
+			if err := printAuditJSON(out, entries); err != nil {
 				return err
 			}
-			if newest = append(newest, e); len(newest) == l.limit {
-				break
-			}
-		}
-		entries = func(yield func(audit.Entry, error) bool) {
-			for _, e := range slices.Backward(newest) {
-				if !yield(e, nil) {
-					return
-				}
-			}
+			entries = entries[:0]
 		}
 	}
-	write := l.printTable
-	if l.asJSON {
-		write = l.printJSON
+	if limit > 0 {
+		slices.Reverse(entries)
 	}
-	if err := write(terminal.InterruptibleWriter(ctx, l.Stdout), entries); err != nil {
+	write := printAuditTable
+	if p.asJSON {
+		write = printAuditJSON
+	}
+	if err := write(out, entries); err != nil {
 		return err
 	}
-	if l.damaged > 0 {
-		return fmt.Errorf("%d entries are damaged; run plantstore audit verify", l.damaged)
+	if damaged > 0 {
+		return fmt.Errorf("%d entries are damaged; run plantstore audit verify", damaged)
 	}
 	return nil
 }
 
-// undamaged returns the entries that are not damaged, and reports the others.
-func (l *auditList) undamaged(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[audit.Entry, error] {
-	return func(yield func(audit.Entry, error) bool) {
-		for e, err := range all {
-			if err != nil {
-				yield(audit.Entry{}, err)
-				return
-			}
-			if e.Damage != nil {
-				l.damaged++
-				fmt.Fprintf(l.Stderr, "entry %d is damaged: %s\n", e.Sequence, terminal.Printable(e.Damage.Error()))
-				continue
-			}
-			if !yield(e.Entry, nil) {
-				return
-			}
-		}
+// printAuditJSON prints the canonical texts, with both hashes as further members.
+func printAuditJSON(w io.Writer, entries []audit.Entry) error {
+	var lines []byte
+	for _, e := range entries {
+		lines = append(e.AppendJSON(lines), '\n')
 	}
+	_, err := w.Write(terminal.EscapeJSON(lines))
+	return err
 }
 
-// printJSON prints the canonical texts, with both hashes as further members.
-func (l *auditList) printJSON(w io.Writer, entries iter.Seq2[audit.Entry, error]) error {
-	out := bufio.NewWriterSize(w, 64<<10)
-	for e, err := range entries {
-		if err != nil {
-			return errors.Join(err, out.Flush())
-		}
-		if _, err := out.Write(terminal.EscapeJSON(append(e.AppendJSON(nil), '\n'))); err != nil {
-			return err
-		}
-	}
-	return out.Flush()
-}
-
-func (l *auditList) printTable(w io.Writer, entries iter.Seq2[audit.Entry, error]) error {
+func printAuditTable(w io.Writer, entries []audit.Entry) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ENTRY\tTIME\tACTOR\tADDRESS\tACTION\tDETAILS")
-	for e, err := range entries {
-		if err != nil {
-			return errors.Join(err, table.Flush())
-		}
+	for _, e := range entries {
 		var details []string
 		for _, d := range e.Details {
 			details = append(details, d.Key+"="+d.Value)
@@ -170,29 +146,15 @@ func actorText(a audit.Actor) string {
 	return text
 }
 
-// moment is a flag with a time, or with a duration before now.
-type moment time.Time
-
-func (m *moment) Type() string { return "time" }
-
-func (m *moment) String() string {
-	if time.Time(*m).IsZero() {
-		return ""
-	}
-	return time.Time(*m).Format(time.RFC3339)
-}
-
-// Set implements pflag.Value.
-func (m *moment) Set(text string) error {
+// parseMoment returns a time, which a text also names by the duration until now.
+func parseMoment(text string) (time.Time, error) {
 	if d, err := config.ParseDuration(text); err == nil {
-		*m = moment(time.Now().Add(-d))
-		return nil
+		return time.Now().Add(-d), nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {
-			*m = moment(at)
-			return nil
+			return at, nil
 		}
 	}
-	return fmt.Errorf("%q is not a time; use the form 2026-11-22, 2026-11-22T09:30:00Z, 2h or 7d", text)
+	return time.Time{}, fmt.Errorf("%q is not a time; use the form 2026-11-22, 2026-11-22T09:30:00Z, 2h or 7d", text)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newAuditVerify(p *program) *cobra.Command {
-	var expected expectedHead
+	var expected audit.Link
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the audit log for changed and missing entries",
@@ -31,7 +31,7 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
-				v, err := o.VerifyAudit(ctx, expected.link)
+				v, err := o.VerifyAudit(ctx, expected)
 				if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeQueryInvalid {
 					return config.Usagef("%w", err)
 				}
@@ -43,51 +43,27 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
-	cmd.Flags().Var(&expected, "expect", "a `head` that this command printed before, with colon: SEQUENCE:HASH")
+	cmd.Flags().Func("expect", "a `head` that this command printed before, with colon: SEQUENCE:HASH",
+		func(text string) (err error) {
+			expected, err = audit.ParseLink(text)
+			return err
+		})
 	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
 }
 
 // reportAudit prints the result of a verification. The error is that the log is damaged.
 func (p *program) reportAudit(v admin.AuditVerification) (err error) {
-	if p.asJSON {
-		err = terminal.WriteJSON(p.Stdout, v)
-	} else {
-		err = p.printAuditVerification(v)
+	switch db := terminal.Printable(v.DB); {
+	case v.Fault != nil:
+		err = p.result(v, "%s\n", terminal.Printable(v.Fault.Error()))
+	case v.Head == "":
+		err = p.result(v, "the audit log of %s is undamaged: it has no entries yet\n", db)
+	default:
+		err = p.result(v, "the audit log of %s is undamaged: %d entries, head %s\n", db, v.Entries, v.Head)
 	}
 	if err == nil && !v.Whole {
 		err = fmt.Errorf("the audit log of %s is damaged", v.DB)
 	}
-	return err
-}
-
-func (p *program) printAuditVerification(v admin.AuditVerification) (err error) {
-	switch {
-	case v.Fault != nil:
-		_, err = fmt.Fprintln(p.Stdout, terminal.Printable(v.Fault.Error()))
-	case v.Head == "":
-		_, err = fmt.Fprintf(p.Stdout, "the audit log of %s is undamaged: it has no entries yet\n", terminal.Printable(v.DB))
-	default:
-		_, err = fmt.Fprintf(p.Stdout, "the audit log of %s is undamaged: %d entries, head %s\n",
-			terminal.Printable(v.DB), v.Entries, v.Head)
-	}
-	return err
-}
-
-// expectedHead is a flag with the head of a log.
-type expectedHead struct{ link audit.Link }
-
-func (h *expectedHead) Type() string { return "head" }
-
-func (h *expectedHead) String() string {
-	if h.link == (audit.Link{}) {
-		return ""
-	}
-	return h.link.String()
-}
-
-// Set implements pflag.Value.
-func (h *expectedHead) Set(text string) (err error) {
-	h.link, err = audit.ParseLink(text)
 	return err
 }
