@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -12,8 +11,10 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
+	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -33,29 +34,17 @@ wait for a restart of it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.server.URL != "" {
 				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
-					return p.printRemoteSettings(ctx, r)
+					list, err := r.Settings(ctx)
+					if err != nil {
+						return err
+					}
+					return p.printSettings(list)
 				})
 			}
 			if err := p.load(cmd); err != nil {
 				return err
 			}
-			var out bytes.Buffer
-			var err error
-			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				switch source, isSetting := p.settings.Sources[f.Name]; {
-				case !isSetting || f.Name == "config":
-				case p.asJSON:
-					facts := settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}
-					err = errors.Join(err, terminal.WriteJSON(&out, facts))
-				default:
-					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+yamlValue(f), source)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			_, err = p.Stdout.Write(out.Bytes())
-			return err
+			return p.printSettings(serve.ListSettings(&p.settings))
 		},
 	}
 	p.bindServe(cmd)
@@ -71,12 +60,8 @@ type settingFacts struct {
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
 }
 
-// printRemoteSettings prints the settings in force of a server.
-func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server) error {
-	list, err := r.Settings(ctx)
-	if err != nil {
-		return err
-	}
+// printSettings prints the settings of this program or of a server.
+func (p *program) printSettings(list []admin.Setting) error {
 	known, flags := &config.Settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	known.BindServe(flags)
 	var out bytes.Buffer
@@ -87,36 +72,24 @@ func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server) err
 			}
 			continue
 		}
-		value := yamlText(flags, l.Name, l.Value)
+		value := yamlText(flags.Lookup(l.Name), l.Value)
 		fmt.Fprintf(&out, "%-34s # %s\n", terminal.Printable(l.Name)+": "+value, terminal.Printable(l.Source))
 	}
-	_, err = p.Stdout.Write(out.Bytes())
+	_, err := p.Stdout.Write(out.Bytes())
 	return err
 }
 
-// yamlText returns the value of a setting of another version, too, as YAML on one line.
-func yamlText(flags *pflag.FlagSet, name, value string) string {
-	if f := flags.Lookup(name); f != nil {
+// yamlText returns the value of a setting as YAML on one line. Its flag is nil for a setting of another version.
+func yamlText(f *pflag.Flag, value string) string {
+	node := plainNode(value)
+	if f != nil {
 		if l, ok := f.Value.(*config.List); ok && l.Set(value) == nil {
-			return yamlValue(f)
+			node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+			for _, item := range l.Shown() {
+				node.Content = append(node.Content, plainNode(item))
+			}
 		}
 	}
-	return yamlOf(plainNode(value))
-}
-
-// yamlValue returns the value of a setting as YAML on one line. The values themselves hide their secrets.
-func yamlValue(f *pflag.Flag) string {
-	node := plainNode(f.Value.String())
-	if l, ok := f.Value.(*config.List); ok {
-		node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, item := range l.Shown() {
-			node.Content = append(node.Content, plainNode(item))
-		}
-	}
-	return yamlOf(node)
-}
-
-func yamlOf(node *yaml.Node) string {
 	text, err := yaml.Marshal(node)
 	if err != nil {
 		return err.Error() // cannot happen: every text is a scalar

@@ -178,7 +178,7 @@ func manualOfSettings(written map[string]string) string {
 			continue
 		}
 		f := flags.Lookup(s.Name)
-		page.WriteString(".TP\n\\fB" + roff(s.Name+": "+yamlValue(f)) + "\\fR\n" + roff(usageOf(f)) + "\n")
+		page.WriteString(".TP\n\\fB" + roff(s.Name+": "+yamlText(f, f.DefValue)) + "\\fR\n" + roff(usageOf(f)) + "\n")
 		if s.Reloadable() {
 			page.WriteString("(reload)\n")
 		}
@@ -291,7 +291,7 @@ func packagedSettingsText() string {
 		case "db":
 			out.WriteString("\n# " + usageOf(f) + "\ndb: /var/lib/plantstore/plantstore.db\n")
 		default:
-			out.WriteString("\n# " + usageOf(f) + "\n#" + s.Name + ": " + yamlValue(f) + "\n")
+			out.WriteString("\n# " + usageOf(f) + "\n#" + s.Name + ": " + yamlText(f, f.DefValue) + "\n")
 		}
 	}
 	return out.String()

@@ -29,20 +29,23 @@ type settingsFile struct {
 
 // publish sets the settings that list returns.
 func (v *instance) publish() {
-	var listed []admin.Setting
-	for _, row := range v.Settings.AllSettings() {
-		if row.Name == "config" {
-			continue
-		}
-		listed = append(listed, admin.Setting{
-			Name: row.Name, Value: row.Value.String(), Source: v.Settings.Sources[row.Name],
-			Reloadable: row.Reloadable(),
-		})
-	}
-	slices.SortFunc(listed, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
+	listed := ListSettings(v.Settings)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.listed = listed
+}
+
+// ListSettings returns the settings in force by name, without the name of the settings file.
+func ListSettings(s *config.Settings) (list []admin.Setting) {
+	for _, row := range s.AllSettings() {
+		if row.Name != "config" {
+			list = append(list, admin.Setting{
+				Name: row.Name, Value: row.Value.String(), Source: s.Sources[row.Name], Reloadable: row.Reloadable(),
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }
 
 // adminConfig returns the configuration of the operations of the operator.
