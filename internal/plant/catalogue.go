@@ -9,7 +9,7 @@ type Code int32
 // Status returns the HTTP status of the code.
 func (c Code) Status() int { return int(c) / 100 }
 
-// The codes. Catalogue returns the meaning of each and the remedy for a client.
+// The codes. Catalogue returns the meaning of each.
 // 40103 (expired) and 40104 (revoked) are reserved: versions before 1.0.0 sent them.
 // Their response is now 40102, because a response must not tell whether a credential
 // was ever valid.
@@ -84,223 +84,94 @@ func (c Code) AdminOnly() bool {
 	return false
 }
 
-// Entry is a row of the catalogue. docs/reference/errors.md is this table; a test
-// compares them.
+// Entry is a row of the catalogue. docs/reference/errors.md has the same rows, each with
+// the remedy for a client; a test compares them.
 type Entry struct {
 	Code    Code
 	Name    string // lower case, words joined by hyphens
 	Meaning string
-	Remedy  string // for the client
 }
 
-const (
-	fixBody      = "Correct the body and send the request again."
-	otherContent = "Use another id, or send the stored content."
-	retry        = "Send the same request again after the seconds in Retry-After."
-	askOperator  = "Ask the operator of the store for a token."
-)
-
 var catalogue = []Entry{
-	{
-		CodeBodyMissing, "body-missing", "The request has no body.",
-		"Send a JSON object with id, name and an optional tag.",
-	},
-	{
-		CodeBodyNotJSON, "body-not-json", "The body is not one JSON value (RFC 8259). The message has the position.",
-		fixBody,
-	},
-	{CodeBodyNotUTF8, "body-not-utf8", "The body is not valid UTF-8.", "Encode the body as UTF-8."},
-	{CodeBodyTooDeep, "body-too-deep", "Arrays and objects of the body nest deeper than 64.", fixBody},
-	{
-		CodeBodyNotObject, "body-not-object", "The body is JSON, but not an object.",
-		"Send one object; each request creates one plant.",
-	},
-	{CodeMemberTwice, "member-twice", "An object has two members of the same name.", fixBody},
-	{
-		CodeLoneSurrogate, "lone-surrogate",
-		"A string escapes one half of a UTF-16 surrogate pair without the other.",
-		"Escape the whole pair, or send the character itself in UTF-8.",
-	},
-	{
-		CodeIDMissing, "id-missing", "The plant has no id.",
-		"Send a 64-bit integer as id. Member names are case-sensitive.",
-	},
-	{CodeIDWrongType, "id-wrong-type", "id is not a number.", "Send id as a JSON number, without quotes."},
-	{CodeIDNotInteger, "id-not-integer", "id is a number with a fraction.", "Send an integer."},
-	{
-		CodeIDOutOfRange, "id-out-of-range", "id does not fit 64 bits.",
-		"Send an id from -9223372036854775808 to 9223372036854775807.",
-	},
-	{
-		CodeNameMissing, "name-missing", "The plant has no name.",
-		"Send a string as name; it may be empty. Member names are case-sensitive.",
-	},
-	{CodeNameWrongType, "name-wrong-type", "name is not a string.", "Send name as a JSON string."},
-	{
-		CodeNameHasNUL, "name-has-nul", "name contains the character U+0000, which PostgreSQL cannot store.",
-		"Remove the character.",
-	},
-	{
-		CodeTagWrongType, "tag-wrong-type", "tag is not a string.",
-		"Send tag as a JSON string. For a plant without a tag, omit the member; null is not a tag.",
-	},
-	{
-		CodeTagHasNUL, "tag-has-nul", "tag contains the character U+0000, which PostgreSQL cannot store.",
-		"Remove the character.",
-	},
+	{CodeBodyMissing, "body-missing", "The request has no body."},
+	{CodeBodyNotJSON, "body-not-json", "The body is not one JSON value (RFC 8259). The message has the position."},
+	{CodeBodyNotUTF8, "body-not-utf8", "The body is not valid UTF-8."},
+	{CodeBodyTooDeep, "body-too-deep", "Arrays and objects of the body nest deeper than 64."},
+	{CodeBodyNotObject, "body-not-object", "The body is JSON, but not an object."},
+	{CodeMemberTwice, "member-twice", "An object has two members of the same name."},
+	{CodeLoneSurrogate, "lone-surrogate", "A string escapes one half of a UTF-16 surrogate pair without the other."},
+	{CodeIDMissing, "id-missing", "The plant has no id."},
+	{CodeIDWrongType, "id-wrong-type", "id is not a number."},
+	{CodeIDNotInteger, "id-not-integer", "id is a number with a fraction."},
+	{CodeIDOutOfRange, "id-out-of-range", "id does not fit 64 bits."},
+	{CodeNameMissing, "name-missing", "The plant has no name."},
+	{CodeNameWrongType, "name-wrong-type", "name is not a string."},
+	{CodeNameHasNUL, "name-has-nul", "name contains the character U+0000, which PostgreSQL cannot store."},
+	{CodeTagWrongType, "tag-wrong-type", "tag is not a string."},
+	{CodeTagHasNUL, "tag-has-nul", "tag contains the character U+0000, which PostgreSQL cannot store."},
 	{
 		CodeDifferentName, "exists-with-different-name",
 		"The stored plant with this id has a different name. It is unchanged.",
-		otherContent,
 	},
-	{
-		CodeDifferentTag, "exists-with-different-tag",
-		"The stored plant with this id has a different tag. It is unchanged.",
-		otherContent,
-	},
-	{
-		CodeAuthMalformed, "authorization-malformed",
-		"The Authorization header is malformed, or there is more than one.",
-		"Send one header of the form Authorization: Bearer TOKEN.",
-	},
-	{
-		CodeBodyIncomplete, "body-incomplete", "The body ended before its announced length.",
-		"Send the whole request again.",
-	},
+	{CodeDifferentTag, "exists-with-different-tag", "The stored plant with this id has a different tag. It is unchanged."},
+	{CodeAuthMalformed, "authorization-malformed", "The Authorization header is malformed, or there is more than one."},
+	{CodeBodyIncomplete, "body-incomplete", "The body ended before its announced length."},
 	{
 		CodeQueryInvalid, "query-invalid",
-		"A parameter in the path or the query of the admin listener is invalid or unknown.", "Correct the parameter.",
+		"A parameter in the path or the query of the admin listener is invalid or unknown.",
 	},
-	{
-		CodeInputInvalid, "input-invalid", "A member of the body of a request to the admin API is invalid or unknown.",
-		"Correct the member.",
-	},
-	{
-		CodeCredentialMissing, "credential-missing",
-		"The request has no bearer credential in its Authorization header.",
-		askOperator,
-	},
+	{CodeInputInvalid, "input-invalid", "A member of the body of a request to the admin API is invalid or unknown."},
+	{CodeCredentialMissing, "credential-missing", "The request has no bearer credential in its Authorization header."},
 	{
 		CodeCredentialInvalid, "credential-invalid",
 		"The credential is unknown, expired or revoked. The log of the server has the reason.",
-		"Send the whole token. " + askOperator,
 	},
-	{
-		CodeScopeMissing, "scope-missing", "The credential is valid, but does not have the scope of this operation.",
-		"Ask the operator of the store for a token with the scope in the WWW-Authenticate header.",
-	},
-	{
-		CodeCrossSite, "cross-site", "A web page of another site sent the request to the admin listener.",
-		"Open the address of the admin listener itself, or use a program that is not a browser.",
-	},
-	{
-		CodeNotFound, "not-found", "The listener has no resource at this path.",
-		"Check the path. The path to create plants is {base_url}/plants.",
-	},
-	{
-		CodePlantNotFound, "plant-not-found", "The store has no plant with this id.", "Check the id.",
-	},
-	{
-		CodeTokenNotFound, "token-not-found", "No such token, or it is not valid any more.",
-		"Compare the request with the list of credentials.",
-	},
-	{
-		CodeBackupNotFound, "backup-not-found", "The server has no backup of this name, or no job with this id.",
-		"Compare the request with the list of backups or of jobs.",
-	},
-	{
-		CodeImportNotFound, "import-not-found",
-		"The server has no import with this id, or the credential may not see it.",
-		"Compare the request with the list of imports.",
-	},
-	{
-		CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method.",
-		"Use a method of the Allow header.",
-	},
-	{
-		CodeRequestTimeout, "request-timeout",
-		"The request did not arrive within the time limit. Nothing was stored.",
-		"Send the request again, faster.",
-	},
-	{
-		CodeProfileRunning, "profile-running", "The server is recording a profile of this kind already.",
-		"Send the request again when that profile has ended.",
-	},
-	{
-		CodeNameTaken, "name-taken", "A valid token has this name.", "Use another name, or rotate the token.",
-	},
-	{
-		CodeRevocationsFull, "revocations-full",
-		"The store has as many revoked JWTs, or subjects, as it allows.",
-		"Revoke the subject instead of the JWT, or lock it out at the issuer.",
-	},
-	{
-		CodeBackupsOff, "backups-off", "The server makes no backups.",
-		"Start it with `--backup-dir`. PostgreSQL has tools of its own.",
-	},
+	{CodeScopeMissing, "scope-missing", "The credential is valid, but does not have the scope of this operation."},
+	{CodeCrossSite, "cross-site", "A web page of another site sent the request to the admin listener."},
+	{CodeNotFound, "not-found", "The listener has no resource at this path."},
+	{CodePlantNotFound, "plant-not-found", "The store has no plant with this id."},
+	{CodeTokenNotFound, "token-not-found", "No such token, or it is not valid any more."},
+	{CodeBackupNotFound, "backup-not-found", "The server has no backup of this name, or no job with this id."},
+	{CodeImportNotFound, "import-not-found", "The server has no import with this id, or the credential may not see it."},
+	{CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method."},
+	{CodeRequestTimeout, "request-timeout", "The request did not arrive within the time limit. Nothing was stored."},
+	{CodeProfileRunning, "profile-running", "The server is recording a profile of this kind already."},
+	{CodeNameTaken, "name-taken", "A valid token has this name."},
+	{CodeRevocationsFull, "revocations-full", "The store has as many revoked JWTs, or subjects, as it allows."},
+	{CodeBackupsOff, "backups-off", "The server makes no backups."},
 	{
 		CodeBackupRunning, "backup-running",
 		"The server runs as many backups, checks or downloads as it allows, or one of them uses this backup.",
-		"Send the request again when the other one has ended.",
 	},
 	{
 		CodeBackupIncomplete, "backup-incomplete",
 		"The file is not a complete backup of this store. The message has the reason.",
-		"Use another backup.",
 	},
 	{
 		CodeImportRunning, "import-running",
 		"The server runs as many imports as it allows, or the id of the import is in use.",
-		"Wait for the end of the other import, or cancel it. Use another id.",
 	},
-	{
-		CodeImportStopped, "import-stopped",
-		"The import ended before the end of the file, for the reason in the message.",
-		"Remove the reason and send the file again: stored plants count as existing.",
-	},
-	{
-		CodeBodyTooLarge, "body-too-large", "The body is larger than the limit. Nothing was stored.",
-		"Send a smaller body.",
-	},
-	{
-		CodeMediaType, "media-type-unsupported",
-		"The Content-Type is not application/json, or its charset is not utf-8.",
-		"Send Content-Type: application/json.",
-	},
-	{
-		CodeContentEncoding, "content-encoding-unsupported", "The request has a Content-Encoding.",
-		"Send the body unencoded, without this header.",
-	},
-	{
-		CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.",
-		"Send it to the base URL. For the admin listener, use its address or a name of `--admin-host`.",
-	},
-	{
-		CodeRateExceeded, "rate-exceeded",
-		"The credential sent more requests than its rate allows. Nothing was stored.", retry,
-	},
+	{CodeImportStopped, "import-stopped", "The import ended before the end of the file, for the reason in the message."},
+	{CodeBodyTooLarge, "body-too-large", "The body is larger than the limit. Nothing was stored."},
+	{CodeMediaType, "media-type-unsupported", "The Content-Type is not application/json, or its charset is not utf-8."},
+	{CodeContentEncoding, "content-encoding-unsupported", "The request has a Content-Encoding."},
+	{CodeMisdirected, "misdirected", "The request names a host that this listener does not serve."},
+	{CodeRateExceeded, "rate-exceeded", "The credential sent more requests than its rate allows. Nothing was stored."},
 	{
 		CodeTooManyFailures, "too-many-failures",
 		"The address of the client sent too many failed credentials, or too many requests without one.",
-		"Correct the credential. Send the request again after the seconds in Retry-After.",
 	},
-	{
-		CodeTooManyAtOnce, "too-many-at-once",
-		"The credential has too many requests at the same time. Nothing was stored.", retry,
-	},
-	{CodeInternal, "internal", "The server has a defect. Its log has the cause under the request id.", retry},
-	{
-		CodeQueueFull, "queue-full",
-		"The queue is full, or the credential has its share of it. The plant was not stored.", retry,
-	},
-	{CodeShuttingDown, "shutting-down", "The server is shutting down. The plant was not stored.", retry},
-	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored.", retry},
-	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored.", retry},
-	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored.", retry},
-	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored.", retry},
+	{CodeTooManyAtOnce, "too-many-at-once", "The credential has too many requests at the same time. Nothing was stored."},
+	{CodeInternal, "internal", "The server has a defect. Its log has the cause under the request id."},
+	{CodeQueueFull, "queue-full", "The queue is full, or the credential has its share of it. The plant was not stored."},
+	{CodeShuttingDown, "shutting-down", "The server is shutting down. The plant was not stored."},
+	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored."},
+	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored."},
+	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored."},
+	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored."},
 	{
 		CodeSearchesRunning, "searches-running",
-		"The server runs as many searches of plants, or sends as many pages, as it allows.", retry,
+		"The server runs as many searches of plants, or sends as many pages, as it allows.",
 	},
 }
 
