@@ -11,35 +11,23 @@ import (
 // A client with many addresses cannot push the entry of another address, or its own, out of a full table: Buckets
 // removes only buckets that are full again. Keys without room share one bucket.
 type Buckets[K comparable] struct {
-	keysMax int
-	start   time.Time // of the times below
+	keysMax  int
+	interval time.Duration // in which one unit returns
+	depth    time.Duration // in which an empty bucket fills
+	start    time.Time     // of the times below
 
-	mu       sync.Mutex          // guards the rest
-	interval time.Duration       // in which one unit returns
-	depth    time.Duration       // in which an empty bucket fills
-	fullAt   map[K]time.Duration // when the bucket of a key is full again
-	others   time.Duration       // when the shared bucket is full again
+	mu     sync.Mutex          // guards the rest
+	fullAt map[K]time.Duration // when the bucket of a key is full again
+	others time.Duration       // when the shared bucket is full again
 }
 
 // NewBuckets returns a table of buckets with burst units that fill at the rate of units per period. burst, units and
 // period must be positive. The table has at most keysMax keys.
 func NewBuckets[K comparable](burst, units int, period time.Duration, keysMax int) *Buckets[K] {
-	b := &Buckets[K]{keysMax: keysMax, start: time.Now(), fullAt: make(map[K]time.Duration)}
-	b.Resize(burst, units, period)
-	return b
-}
-
-// Resize changes the size and the rate of the buckets. Used units stay used, up to the new size.
-func (b *Buckets[K]) Resize(burst, units int, period time.Duration) {
-	now := time.Since(b.start)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.interval
-	b.interval = max(period/time.Duration(units), 1)
-	b.depth = b.interval * time.Duration(burst)
-	for key, fullAt := range b.fullAt {
-		used := float64(max(0, fullAt-now)) / float64(before)
-		b.fullAt[key] = now + min(time.Duration(used*float64(b.interval)), b.depth)
+	interval := max(period/time.Duration(units), 1)
+	return &Buckets[K]{
+		keysMax: keysMax, interval: interval, depth: interval * time.Duration(burst),
+		start: time.Now(), fullAt: make(map[K]time.Duration),
 	}
 }
 

@@ -57,20 +57,6 @@ func TestReturn(t *testing.T) {
 	})
 }
 
-func TestResize(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := ofThree(10)
-		b.Take("a")
-		b.Take("a")
-		b.Resize(6, 6, time.Minute)
-		check(t, "two of six are used", b.Take("a"), limit.Level{Taken: true, Units: 3, NextIn: 10 * time.Second})
-		b.Resize(2, 2, time.Minute)
-		check(t, "all of two are used", b.Take("a"), limit.Level{NextIn: 30 * time.Second})
-		check(t, "another key", b.Take("b"), limit.Level{Taken: true, Units: 1, NextIn: 30 * time.Second})
-	})
-}
-
 func TestWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

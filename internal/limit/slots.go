@@ -5,21 +5,15 @@ import "sync"
 // Slots limits the concurrent requests of each key. It has an entry only for keys with a running request. It is safe
 // for concurrent use.
 type Slots[K comparable] struct {
-	mu    sync.Mutex // guards the rest
-	most  int
-	inUse map[K]int
+	most int
+
+	mu    sync.Mutex
+	inUse map[K]int // guarded by mu
 }
 
 // NewSlots returns slots for most concurrent requests of each key. most must be positive.
 func NewSlots[K comparable](most int) *Slots[K] {
 	return &Slots[K]{most: most, inUse: make(map[K]int)}
-}
-
-// Resize changes the number of slots. Slots in use stay in use.
-func (s *Slots[K]) Resize(most int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.most = most
 }
 
 // Acquire reserves a slot for a key, and returns the number of its free slots. It returns false if all are in use. The

@@ -34,8 +34,8 @@ type handler struct {
 	guard     *guard   // nil: any Host and Origin is allowed
 	browser   *Browser // of the admin listener; nil: none
 	audit     *audit.Recorder
-	notFound  string        // the message about a path without a route
-	timeout   time.Duration // for a request to arrive whole
+	notFound  string // the message about a path without a route
+	limits    Limits
 	proxies   proxies
 	failures  *failures     // nil: no limit
 	quotas    *quotas       // nil: no limit

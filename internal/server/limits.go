@@ -36,14 +36,6 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 	}
 }
 
-// keep takes over the counts of the limit before a reload.
-func (f *failures) keep(old *failures, l Limits) {
-	if f != nil && old != nil {
-		f.buckets = old.buckets
-		f.buckets.Resize(l.AuthFailures, l.AuthFailures, time.Minute)
-	}
-}
-
 // authenticate returns the principal of a credential. While the network of the client has too many failures, the store
 // does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
 // once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
@@ -135,21 +127,6 @@ func newQuotas(l Limits) *quotas {
 
 // burst returns the requests of a credential at once.
 func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
-
-// keep takes over the counts of the quotas before a reload.
-func (q *quotas) keep(old *quotas, l Limits) {
-	if q == nil || old == nil {
-		return
-	}
-	if q.rate != nil && old.rate != nil {
-		q.rate = old.rate
-		q.rate.Resize(l.burst(), l.Rate, time.Second)
-	}
-	if q.slots != nil && old.slots != nil {
-		q.slots = old.slots
-		q.slots.Resize(l.Concurrency)
-	}
-}
 
 // handle calls the function of a route if the quotas of the credential allow it. Every response has the fields of
 // draft-ietf-httpapi-ratelimit-headers-11.

@@ -77,7 +77,7 @@ func TestFailedCredentials(t *testing.T) {
 	}
 }
 
-// A reload of any setting keeps the failures of addresses and the slots in use.
+// A reload keeps the failures of addresses and the slots in use, unless it changes a limit.
 func TestReloadKeepsCounts(t *testing.T) {
 	t.Parallel()
 	h, f := startFaulty(t, func(s *setup) {
@@ -94,24 +94,28 @@ func TestReloadKeepsCounts(t *testing.T) {
 	running := h.dial(t, h.public)
 	running.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	<-g.entered
-	limits := &h.config.Limits
-	for _, row := range []struct {
-		setting string
-		change  func()
-	}{
-		{"credential-rate", func() { limits.Rate = 1000 }},
-		{"auth-failures", func() { limits.AuthFailures = 2 }},
-	} {
-		row.change()
+	reload := func() {
+		t.Helper()
 		if err := server.Reload(h.publicServer, h.adminServer, h.config); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.send(guess(bad)); got.code(t) != plant.CodeTooManyFailures {
-			t.Errorf("%s: got %+v, want too many failures", row.setting, got)
-		}
-		if got := h.send(post(`{"id":2,"name":"B"}`)); got.code(t) != plant.CodeTooManyAtOnce {
-			t.Errorf("%s: got %+v, want no free slot", row.setting, got)
-		}
+	}
+	h.config.AdminHosts = []string{"other.example"}
+	reload()
+	if got := h.send(guess(bad)); got.code(t) != plant.CodeTooManyFailures {
+		t.Errorf("got %+v, want too many failures", got)
+	}
+	toAdmin := message("GET /readyz?verbose HTTP/1.1", "", "Authorization: Bearer "+auth.Mint(), "X-Forwarded-For: "+bad)
+	if got := h.sendTo(h.admin, toAdmin); got.code(t) != plant.CodeTooManyFailures {
+		t.Errorf("admin listener: got %+v, want too many failures", got)
+	}
+	if got := h.send(post(`{"id":2,"name":"B"}`)); got.code(t) != plant.CodeTooManyAtOnce {
+		t.Errorf("got %+v, want no free slot", got)
+	}
+	h.config.Limits.AuthFailures = 2
+	reload()
+	if got := h.send(guess(bad)); got.code(t) != plant.CodeCredentialInvalid {
+		t.Errorf("after a change of the limit: got %+v, want an invalid credential", got)
 	}
 	g.open()
 	if got := running.read("POST"); got.Status != 200 {

@@ -95,7 +95,7 @@ func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &plant.Error{
 				Code:    plant.CodeRequestTimeout,
-				Message: fmt.Sprintf("the request did not arrive within %s; nothing was stored", rec.handler.timeout),
+				Message: fmt.Sprintf("the request did not arrive within %s; nothing was stored", rec.handler.limits.RequestTimeout),
 			}
 		case err != nil:
 			return &plant.Error{

@@ -98,15 +98,18 @@ func New(c Config) (public, admin *Server, err error) {
 }
 
 // Reload replaces the configuration of the servers between two requests. The timeouts and the HeaderMax of c have no
-// effect, and fields that are not settings must be the same as for New. After an error everything is as it was.
+// effect, and fields that are not settings must be the same as for New. Counts of failed credentials and of quotas stay
+// unless a limit has changed. After an error everything is as it was.
 func Reload(public, admin *Server, c Config) error {
 	old := public.handler.Load()
 	publicHandler, adminHandler, err := newHandlers(c, old.metrics)
 	if err != nil {
 		return err
 	}
-	publicHandler.failures.keep(old.failures, c.Limits) // shared with the other handler
-	publicHandler.quotas.keep(old.quotas, c.Limits)
+	if c.Limits == old.limits {
+		publicHandler.failures, publicHandler.quotas = old.failures, old.quotas
+		adminHandler.failures = old.failures
+	}
 	adminHandler.bulk = admin.handler.Load().bulk
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
@@ -157,7 +160,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 		audit:     c.Audit,
 		origins:   newOrigins(c.CORSOrigins),
 		notFound:  "this path does not exist; check the path and the base URL",
-		timeout:   c.Limits.RequestTimeout,
+		limits:    c.Limits,
 		proxies:   c.TrustedProxies,
 		tracer:    c.Tracer,
 	}
