@@ -131,12 +131,8 @@ func (s *Service) unreadable(err error) error {
 }
 
 var (
-	errUnreadable = &plant.Error{
-		Code: plant.CodeStoreUnavailable, Message: "the server could not read the store; send the request again",
-	}
-	errShutdown = &plant.Error{
-		Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again",
-	}
+	errUnreadable = plant.Errorf(plant.CodeStoreUnavailable, "the server could not read the store; send the request again")
+	errShutdown   = plant.Errorf(plant.CodeShuttingDown, "the server is shutting down; send the request again")
 )
 
 // invalidQuery returns the error for a selection that a client sent.

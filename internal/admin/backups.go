@@ -223,10 +223,8 @@ func (s *Service) beginBackup(ctx context.Context) (context.Context, func(), err
 	return s.begin(ctx)
 }
 
-var errBackupsOff = &plant.Error{
-	Code:    plant.CodeBackupsOff,
-	Message: "the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL",
-}
+var errBackupsOff = plant.Errorf(plant.CodeBackupsOff,
+	"the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL")
 
 // backupError returns the error for a client after an operation on backups failed.
 func (s *Service) backupError(err error) error {

@@ -97,11 +97,9 @@ type importJob struct {
 }
 
 var (
-	errImportCanceled = &plant.Error{Code: plant.CodeImportStopped, Message: "the import was canceled"}
+	errImportCanceled = plant.Errorf(plant.CodeImportStopped, "the import was canceled")
 	errImportTooLong  = plant.Errorf(plant.CodeImportStopped, "the import took longer than %s", importTimeMax)
-	errImportPanic    = &plant.Error{
-		Code: plant.CodeInternal, Message: "internal error; the log of the server has the cause",
-	}
+	errImportPanic    = plant.Errorf(plant.CodeInternal, "internal error; the log of the server has the cause")
 )
 
 // Import imports the plants of a file. It returns at the end of the file, after CancelImport or Retire, or when ctx

@@ -30,11 +30,8 @@ func Bearer(header http.Header) (string, error) {
 	return credential, nil
 }
 
-var errMissing = &plant.Error{
-	Code: plant.CodeCredentialMissing,
-	Message: "the request has no bearer credential; " +
-		"send Authorization: Bearer TOKEN with a token from the store's operator",
-}
+var errMissing = plant.Errorf(plant.CodeCredentialMissing, "the request has no bearer credential; "+
+	"send Authorization: Bearer TOKEN with a token from the store's operator")
 
 // isToken68 reports whether a text is a b64token of RFC 6750 section 2.1: letters, digits and -._~+/, then any number
 // of equals signs.

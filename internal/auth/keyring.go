@@ -96,10 +96,8 @@ func (e *Invalid) Error() string { return "invalid credential: " + e.Reason }
 // Unwrap returns the *plant.Error for the client.
 func (e *Invalid) Unwrap() error { return errInvalid }
 
-var errInvalid = &plant.Error{
-	Code:    plant.CodeCredentialInvalid,
-	Message: "invalid credential; send the whole token or request another from the store's operator",
-}
+var errInvalid = plant.Errorf(plant.CodeCredentialInvalid,
+	"invalid credential; send the whole token or request another from the store's operator")
 
 // usedEvery is the resolution of the time of last use. With a finer one, every request would write to memory that all
 // cores share.

@@ -106,11 +106,8 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 }
 
 // errOtherFlow refuses a response that was forged or repeated, or came too late.
-var errOtherFlow = &plant.Error{
-	Code: plant.CodeQueryInvalid,
-	Message: "This sign-in did not begin in this browser, has ended, or began more than 10 minutes ago. " +
-		"Sign in again.",
-}
+var errOtherFlow = plant.Errorf(plant.CodeQueryInvalid,
+	"This sign-in did not begin in this browser, has ended, or began more than 10 minutes ago. Sign in again.")
 
 func errNoAccess(client *oidc.Client, principal auth.Principal) error {
 	return plant.Errorf(plant.CodeScopeMissing, "You are signed in at %s as %s, but that account has no access to this "+

@@ -124,11 +124,8 @@ func (c *Console) newSession(
 	return principal, session{credential: credential, began: now}, nil
 }
 
-var errBadCredential = &plant.Error{
-	Code: plant.CodeCredentialInvalid,
-	Message: "This token or code is not valid. A code works once, for 15 minutes; " +
-		"run plantstore console on the server for another one.",
-}
+var errBadCredential = plant.Errorf(plant.CodeCredentialInvalid, "This token or code is not valid. "+
+	"A code works once, for 15 minutes; run plantstore console on the server for another one.")
 
 // redeem revokes a sign-in code and creates the token of its session. The engine revokes the code for one caller only,
 // so one of several sign-ins with a code succeeds, even on several servers.
@@ -156,10 +153,8 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 }
 
 // errFull refuses a code: its first use and the token of its session are changes of the store.
-var errFull = &plant.Error{
-	Code:    plant.CodeStoreFull,
-	Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
-}
+var errFull = plant.Errorf(plant.CodeStoreFull,
+	"the disk of the store is full; free space on it, or sign in with an admin token instead of a code")
 
 // signOut ends the session of a request, even if its credential is no longer valid.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {

@@ -103,9 +103,8 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(string(b.b))
 	if err != nil {
-		return nil, &plant.Error{
-			Code: plant.CodeMediaType, Message: "the body must be a form of the type application/x-www-form-urlencoded",
-		}
+		return nil, plant.Errorf(plant.CodeMediaType,
+			"the body must be a form of the type application/x-www-form-urlencoded")
 	}
 	return values, nil
 }

@@ -46,10 +46,8 @@ func (l *bulkLimit) acquire(ctx context.Context, principal auth.Principal) (rele
 		case own.running <- struct{}{}:
 		case <-ctx.Done():
 			l.leave(principal.TokenID)
-			return nil, &plant.Error{
-				Code:    plant.CodeTooManyAtOnce,
-				Message: "this credential runs 2 searches, exports or pages of plants already; wait for the end of one",
-			}
+			return nil, plant.Errorf(plant.CodeTooManyAtOnce,
+				"this credential runs 2 searches, exports or pages of plants already; wait for the end of one")
 		}
 		releaseOwn = func() {
 			<-own.running
@@ -60,10 +58,8 @@ func (l *bulkLimit) acquire(ctx context.Context, principal auth.Principal) (rele
 	case l.all <- struct{}{}:
 	case <-ctx.Done():
 		releaseOwn()
-		return nil, &plant.Error{
-			Code:    plant.CodeSearchesRunning,
-			Message: "too many searches, exports and pages of plants run at the same time; send the request again",
-		}
+		return nil, plant.Errorf(plant.CodeSearchesRunning,
+			"too many searches, exports and pages of plants run at the same time; send the request again")
 	}
 	return func() {
 		<-l.all

@@ -23,7 +23,7 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 		Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 			body, ok := keyAuthorization(r.PathValue("token"))
 			if !ok {
-				return &plant.Error{Code: plant.CodeNotFound, Message: "there is no ACME challenge with this token"}
+				return plant.Errorf(plant.CodeNotFound, "there is no ACME challenge with this token")
 			}
 			w.Header()["Content-Type"] = []string{"application/octet-stream"}
 			_, _ = w.Write([]byte(body)) // fails if the client has disconnected

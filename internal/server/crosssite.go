@@ -23,11 +23,8 @@ type guard struct {
 // allows a request without a Host, because every browser sends one.
 func (g guard) check(r *http.Request) error {
 	if r.Host != "" && !g.allows(r) {
-		return &plant.Error{
-			Code: plant.CodeMisdirected,
-			Message: fmt.Sprintf("Host must be the address of the admin listener, localhost "+
-				"or a name of --admin-host; got %q", Shorten(r.Host)),
-		}
+		return plant.Errorf(plant.CodeMisdirected,
+			"Host must be the address of the admin listener, localhost or a name of --admin-host; got %q", Shorten(r.Host))
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
@@ -43,7 +40,7 @@ func (g guard) check(r *http.Request) error {
 }
 
 func crossSite(rule, value string) error {
-	return &plant.Error{Code: plant.CodeCrossSite, Message: fmt.Sprintf("%s; got %q", rule, Shorten(value))}
+	return plant.Errorf(plant.CodeCrossSite, "%s; got %q", rule, Shorten(value))
 }
 
 // allows reports whether the Host of the request names the listener. It ignores the port: a forwarded port differs, and

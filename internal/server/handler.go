@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -138,10 +137,8 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if !ok {
 		rec.route = at.first
 		rec.Header().Set("Allow", at.allow)
-		return &plant.Error{
-			Code:    plant.CodeMethodNotAllowed,
-			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + Shorten(r.Method),
-		}
+		return plant.Errorf(plant.CodeMethodNotAllowed,
+			"method must be %s; got %s", strings.ReplaceAll(at.allow, ", ", " or "), Shorten(r.Method))
 	}
 	rec.route, rec.scope = route, route.required(r)
 	principal, err := rec.authenticated(h.authorize(rec, r, (*handler).authenticate))
@@ -215,11 +212,8 @@ func (h *handler) authorizeBearer(
 func (h *handler) checkTarget(r *http.Request) error {
 	if h.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect &&
 		!strings.EqualFold(hostPort(r.URL), h.host) {
-		return &plant.Error{
-			Code: plant.CodeMisdirected,
-			Message: "host of the request target must be " + strconv.Quote(h.host) +
-				"; got " + strconv.Quote(Shorten(hostPort(r.URL))),
-		}
+		return plant.Errorf(plant.CodeMisdirected,
+			"host of the request target must be %q; got %q", h.host, Shorten(hostPort(r.URL)))
 	}
 	return nil
 }

@@ -76,11 +76,8 @@ func (h *handler) authenticateBy(
 	}
 	h.failures.logRefusal(h.clientText(r))
 	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
-	return auth.Principal{}, &plant.Error{
-		Code: plant.CodeTooManyFailures,
-		Message: "this address sent too many failed credentials; " +
-			"correct the credential and send the request again after the seconds in Retry-After",
-	}
+	return auth.Principal{}, plant.Errorf(plant.CodeTooManyFailures, "this address sent too many failed credentials; "+
+		"correct the credential and send the request again after the seconds in Retry-After")
 }
 
 func isInvalid(err error) bool {
@@ -141,10 +138,8 @@ func (q *quotas) handle(
 		state = fmt.Appendf(state, `"concurrency";r=%d`, free)
 		header["Ratelimit"] = []string{string(state)}
 		if !ok {
-			return &plant.Error{
-				Code:    plant.CodeTooManyAtOnce,
-				Message: "nothing was stored because this credential has too many requests at the same time; send it again",
-			}
+			return plant.Errorf(plant.CodeTooManyAtOnce,
+				"nothing was stored because this credential has too many requests at the same time; send it again")
 		}
 		defer q.slots.Release(key)
 	}
@@ -157,10 +152,8 @@ func (q *quotas) handle(
 		header["Ratelimit"] = []string{string(state)}
 		if !level.Taken {
 			header["Retry-After"] = []string{wholeSeconds(level.NextIn)}
-			return &plant.Error{
-				Code:    plant.CodeRateExceeded,
-				Message: "nothing was stored because this credential sent more requests than its rate allows; send it again",
-			}
+			return plant.Errorf(plant.CodeRateExceeded,
+				"nothing was stored because this credential sent more requests than its rate allows; send it again")
 		}
 	}
 	return next(w, r, principal)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -93,24 +92,17 @@ func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64)
 			rec.hasArrived()
 			return rec.checkArrived(r)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &plant.Error{
-				Code:    plant.CodeRequestTimeout,
-				Message: fmt.Sprintf("the request did not arrive within %s; nothing was stored", rec.handler.limits.RequestTimeout),
-			}
+			return plant.Errorf(plant.CodeRequestTimeout,
+				"the request did not arrive within %s; nothing was stored", rec.handler.limits.RequestTimeout)
 		case err != nil:
-			return &plant.Error{
-				Code:    plant.CodeBodyIncomplete,
-				Message: "the body ended before its announced length, or has malformed chunks; nothing was stored",
-			}
+			return plant.Errorf(plant.CodeBodyIncomplete,
+				"the body ended before its announced length, or has malformed chunks; nothing was stored")
 		}
 	}
 }
 
 func tooLarge(bytesMax int64) error {
-	return &plant.Error{
-		Code:    plant.CodeBodyTooLarge,
-		Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", bytesMax),
-	}
+	return plant.Errorf(plant.CodeBodyTooLarge, "the body is larger than %d bytes; nothing was stored", bytesMax)
 }
 
 // checkContent checks the headers of the body: the media type application/json, no charset but UTF-8 (RFC 8259 section
@@ -129,19 +121,14 @@ func checkContent(header http.Header) error {
 	case len(values) == 1:
 		got = strconv.Quote(Shorten(values[0]))
 	}
-	return &plant.Error{
-		Code:    plant.CodeMediaType,
-		Message: "Content-Type must be application/json, with no charset but utf-8; got " + got,
-	}
+	return plant.Errorf(plant.CodeMediaType,
+		"Content-Type must be application/json, with no charset but utf-8; got %s", got)
 }
 
 // checkCoding refuses a content coding.
 func checkCoding(header http.Header) error {
 	if values := header["Content-Encoding"]; len(values) > 0 {
-		return &plant.Error{
-			Code:    plant.CodeContentEncoding,
-			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
-		}
+		return plant.Errorf(plant.CodeContentEncoding, "Content-Encoding must be absent; got %q", Shorten(values[0]))
 	}
 	return nil
 }

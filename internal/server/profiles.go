@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
@@ -44,25 +43,20 @@ func profile(h http.Handler, always bool) HandlerFunc {
 		}
 		const secondsMax = 60
 		if n, err := strconv.Atoi(seconds); seconds != "" && (err != nil || n < 1 || n > secondsMax) {
-			return badQuery(fmt.Sprintf("seconds must be an integer from 1 to %d; got %q", secondsMax, Shorten(seconds)))
+			return plant.Errorf(plant.CodeQueryInvalid,
+				"seconds must be an integer from 1 to %d; got %q", secondsMax, Shorten(seconds))
 		}
 		if r.FormValue("debug") != "" {
-			return badQuery("seconds and debug cannot be combined; omit one")
+			return plant.Errorf(plant.CodeQueryInvalid, "seconds and debug cannot be combined; omit one")
 		}
 		select {
 		case running <- struct{}{}:
 			defer func() { <-running }()
 		default:
-			return &plant.Error{
-				Code:    plant.CodeProfileRunning,
-				Message: "the server is recording a profile of this kind already; send the request again when it has ended",
-			}
+			return plant.Errorf(plant.CodeProfileRunning,
+				"the server is recording a profile of this kind already; send the request again when it has ended")
 		}
 		h.ServeHTTP(w, r)
 		return nil
 	}
-}
-
-func badQuery(message string) error {
-	return &plant.Error{Code: plant.CodeQueryInvalid, Message: message}
 }

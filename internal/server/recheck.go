@@ -102,16 +102,11 @@ func (rec *responseRecorder) checkArrived(r *http.Request) error {
 // credentialEnded returns the error for the client of a request whose credential failed a later check.
 func credentialEnded(err error) *plant.Error {
 	if status := asPlantError(err).Code.Status(); status == http.StatusUnauthorized || status == http.StatusForbidden {
-		return &plant.Error{
-			Code: plant.CodeCredentialInvalid,
-			Message: "the request ended because its credential is no longer valid: " +
-				"it has expired or was revoked, or the session has ended",
-		}
+		return plant.Errorf(plant.CodeCredentialInvalid, "the request ended because its credential is no longer valid: "+
+			"it has expired or was revoked, or the session has ended")
 	}
-	return &plant.Error{
-		Code:    plant.CodeStoreUnavailable,
-		Message: "the request ended because the store cannot check its credential now; send the request again",
-	}
+	return plant.Errorf(plant.CodeStoreUnavailable,
+		"the request ended because the store cannot check its credential now; send the request again")
 }
 
 // ending ends the response to a request.

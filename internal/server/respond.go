@@ -51,10 +51,7 @@ func asPlantError(err error) *plant.Error {
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		return e
 	}
-	return &plant.Error{
-		Code:    plant.CodeInternal,
-		Message: "internal error; the log of the server has the cause under the request id",
-	}
+	return plant.Errorf(plant.CodeInternal, "internal error; the log of the server has the cause under the request id")
 }
 
 // retryAfterSeconds is short, because most causes end with the next commit or with a restart.

@@ -87,10 +87,8 @@ func (rec *responseRecorder) checkForwarded(r *http.Request) error {
 		return nil
 	}
 	rec.Header()["Retry-After"] = []string{retryAfterSeconds}
-	return &plant.Error{
-		Code:    plant.CodeTooManyFailures,
-		Message: "this address sent too many requests without a valid credential; send it again with one",
-	}
+	return plant.Errorf(plant.CodeTooManyFailures,
+		"this address sent too many requests without a valid credential; send it again with one")
 }
 
 // Write counts the bytes.

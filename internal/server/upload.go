@@ -51,9 +51,7 @@ func NewUpload(w http.ResponseWriter, r *http.Request, l UploadLimits) (*Upload,
 }
 
 func (u *Upload) tooLarge() error {
-	return &plant.Error{
-		Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes", u.limits.Bytes),
-	}
+	return plant.Errorf(plant.CodeBodyTooLarge, "the body is larger than %d bytes", u.limits.Bytes)
 }
 
 // Within returns a function that opens a reader of file, which reads the body or a part of it. When the context ends, a
@@ -147,14 +145,9 @@ func (u *Upload) readError(err error) error {
 	case u.ended != nil:
 		return u.ended
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &plant.Error{
-			Code:    plant.CodeRequestTimeout,
-			Message: fmt.Sprintf("no part of the body arrived within %s", u.limits.Idle),
-		}
+		return plant.Errorf(plant.CodeRequestTimeout, "no part of the body arrived within %s", u.limits.Idle)
 	}
-	return &plant.Error{
-		Code: plant.CodeBodyIncomplete, Message: "the body ended before its announced length, or has malformed chunks",
-	}
+	return plant.Errorf(plant.CodeBodyIncomplete, "the body ended before its announced length, or has malformed chunks")
 }
 
 // Received returns the number of bytes that have arrived.
