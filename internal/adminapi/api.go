@@ -26,7 +26,7 @@ var documentSource []byte
 
 // Document returns the OpenAPI document of the API in JSON. The caller must not change it.
 var Document = sync.OnceValues(func() ([]byte, error) {
-	source, err := apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+	source, err := apidoc.New(documentSource, nil, plant.Catalogue())
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,26 +17,15 @@ import (
 // Source is a document whose source is filled in.
 type Source struct{ root yaml.Node }
 
-// Config has the parts of a document that its source in YAML lacks.
-type Config struct {
-	Values map[string]string // YAML texts by path, such as "servers 0 url"
-	Names  map[string]string // texts by their names, which occur in braces in the texts of the source
-	Errors []plant.Entry     // the table of these errors is the text of the name errorTable
-}
-
-// New fills in a source. The same input gives the same forms, byte by byte.
-func New(source []byte, c Config) (*Source, error) {
+// New fills in a source: it replaces the names in braces by texts, and {errorTable} by a table of errors. The same
+// input gives the same forms, byte by byte.
+func New(source []byte, texts map[string]string, entries []plant.Entry) (*Source, error) {
 	s := &Source{}
 	if err := yaml.Unmarshal(source, &s.root); err != nil {
 		return nil, fmt.Errorf("read the API document: %w", err)
 	}
-	for path, value := range c.Values {
-		if err := set(s.root.Content[0], path, value); err != nil {
-			return nil, fmt.Errorf("fill in the API document: %w", err)
-		}
-	}
-	names := []string{"{errorTable}", errorTable(c.Errors)}
-	for name, text := range c.Names {
+	names := []string{"{errorTable}", errorTable(entries)}
+	for name, text := range texts {
 		names = append(names, "{"+name+"}", text)
 	}
 	replace(&s.root, strings.NewReplacer(names...))
@@ -53,45 +41,15 @@ func errorTable(entries []plant.Entry) string {
 	return strings.TrimSuffix(table.String(), "\n")
 }
 
-// set replaces the node at a path by the node of a YAML text.
-func set(document *yaml.Node, path, value string) error {
-	node := find(document, strings.Fields(path))
-	if node == nil {
-		return fmt.Errorf("the source has no %s", path)
-	}
-	var parsed yaml.Node
-	if err := yaml.Unmarshal([]byte(value), &parsed); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	*node = *parsed.Content[0]
-	return nil
-}
-
-// find returns the node at a path of keys and indices, or nil.
-func find(node *yaml.Node, path []string) *yaml.Node {
-	if len(path) == 0 {
-		return node
-	}
-	switch node.Kind {
-	case yaml.MappingNode:
-		for i := 0; i < len(node.Content); i += 2 {
-			if node.Content[i].Value == path[0] {
-				return find(node.Content[i+1], path[1:])
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(path[0]); err == nil && 0 <= i && i < len(node.Content) {
-			return find(node.Content[i], path[1:])
-		}
-	}
-	return nil
-}
-
-// replace replaces the names in braces, and removes the comments, which are only for readers of the source.
+// replace replaces the names in braces, and removes the comments, which are only for readers of the source. A text with
+// the tag !number becomes a number.
 func replace(node *yaml.Node, names *strings.Replacer) {
 	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
-	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str" {
+	if node.Kind == yaml.ScalarNode {
 		node.Value = names.Replace(node.Value)
+		if node.ShortTag() != "!!str" {
+			node.Tag, node.Style = "", 0
+		}
 	}
 	for _, child := range node.Content {
 		replace(child, names)

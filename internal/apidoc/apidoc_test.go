@@ -12,7 +12,7 @@ import (
 const source = `# a comment
 openapi: 3.1.0
 info: {title: Leaves, version: 2.0.0, summary: Of trees., description: "Use {address}."}
-servers: [{url: /, description: The base.}]
+servers: [{url: "{server}", description: The base.}]
 tags: [{name: leaves, description: Green.}, {name: unused, description: Brown.}]
 paths:
   /leaves:
@@ -21,7 +21,7 @@ paths:
       tags: [leaves]
       summary: List the leaves
       security: []
-      x-max: 1
+      x-max: !number "{max}"
       responses:
         "200": {description: "<All>", content: {application/json: {schema: {$ref: '#/components/schemas/Leaf'}}}}
         "404": {$ref: '#/components/responses/None'}
@@ -39,11 +39,9 @@ components:
 
 func TestForms(t *testing.T) {
 	t.Parallel()
-	s, err := apidoc.New([]byte(source), apidoc.Config{
-		Values: map[string]string{"servers 0 url": "https://plants.example", "paths /leaves get x-max": "12"},
-		Names:  map[string]string{"address": "https://plants.example"},
-		Errors: []plant.Entry{{Code: 40001, Name: "no-leaf", Meaning: "There is no leaf."}},
-	})
+	const address = "https://plants.example"
+	s, err := apidoc.New([]byte(source), map[string]string{"address": address, "server": address, "max": "12"},
+		[]plant.Entry{{Code: 40001, Name: "no-leaf", Meaning: "There is no leaf."}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +60,7 @@ func TestForms(t *testing.T) {
 	if d.Title != "Leaves" || d.Version != "2.0.0" || d.Summary != "Of trees." {
 		t.Errorf("got the title %q, the version %q and the summary %q", d.Title, d.Version, d.Summary)
 	}
-	if got, want := d.Servers, (apidoc.Server{URL: "https://plants.example", Description: "The base."}); got[0] != want {
+	if got, want := d.Servers, (apidoc.Server{URL: address, Description: "The base."}); got[0] != want {
 		t.Errorf("got the servers %+v, want %+v", got, want)
 	}
 	for form, want := range map[string][]string{
@@ -94,7 +92,7 @@ func TestForms(t *testing.T) {
 // The page needs no script, no inline style and no other host.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	s, err := apidoc.New([]byte(source), apidoc.Config{})
+	s, err := apidoc.New([]byte(source), map[string]string{"server": "/", "max": "1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,20 +123,14 @@ func TestPage(t *testing.T) {
 
 func TestFaultySources(t *testing.T) {
 	t.Parallel()
-	unknown := map[string]string{"servers 1 url": "x"}
-	for name, in := range map[string]struct {
-		source string
-		config apidoc.Config
-	}{
-		"not YAML":         {"a: [", apidoc.Config{}},
-		"unknown path":     {source, apidoc.Config{Values: unknown}},
-		"value not YAML":   {source, apidoc.Config{Values: map[string]string{"servers 0 url": "["}}},
-		"number not JSON":  {"a: 0x10", apidoc.Config{}},
-		"alias":            {"a: &b 1\nc: *b", apidoc.Config{}},
-		"not a document":   {"info: text", apidoc.Config{}},
-		"list for members": {"paths: [1]", apidoc.Config{}},
+	for name, text := range map[string]string{
+		"not YAML":         "a: [",
+		"number not JSON":  "a: 0x10",
+		"alias":            "a: &b 1\nc: *b",
+		"not a document":   "info: text",
+		"list for members": "paths: [1]",
 	} {
-		s, err := apidoc.New([]byte(in.source), in.config)
+		s, err := apidoc.New([]byte(text), nil, nil)
 		var jsonForm []byte
 		if err == nil {
 			jsonForm, err = s.JSON()

@@ -29,41 +29,26 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Source,
 	if guessed {
 		server = path + "/"
 	}
-	public := publicErrors()
-	examples := make([]string, len(public))
-	for i, e := range public {
-		examples[i] = strconv.Itoa(int(e.Code))
-	}
-	const limitsPath = "paths /plants post x-limits "
-	return apidoc.New(documentSource, apidoc.Config{
-		Values: map[string]string{
-			"servers 0 url":                      server,
-			limitsPath + "bodyBytesMax":          strconv.FormatInt(limits.BodyMax, 10),
-			limitsPath + "headerBytesMax":        strconv.Itoa(limits.HeaderMax),
-			limitsPath + "requestTimeoutSeconds": secondsText(limits.RequestTimeout),
-			limitsPath + "answerTimeoutSeconds":  secondsText(limits.AnswerTimeout),
-			limitsPath + "queueMax":              strconv.Itoa(limits.QueueMax),
-			limitsPath + "authFailuresPerMinute": strconv.Itoa(limits.AuthFailures),
-			limitsPath + "requestsPerSecond":     strconv.Itoa(limits.Rate),
-			limitsPath + "requestBurst":          strconv.Itoa(limits.burst()),
-			limitsPath + "concurrentRequests":    strconv.Itoa(limits.Concurrency),
-
-			"components schemas Error properties error examples": "[" + strings.Join(examples, ", ") + "]",
-		},
-		Names: map[string]string{
-			"baseURL":            base,
-			"bodyBytesMax":       sizeText(limits.BodyMax),
-			"bodyBytes":          strconv.FormatInt(limits.BodyMax, 10),
-			"headerBytesMax":     sizeText(int64(limits.HeaderMax)),
-			"requestTimeout":     limits.RequestTimeout.String(),
-			"answerTimeout":      limits.AnswerTimeout.String(),
-			"queueMax":           strconv.Itoa(limits.QueueMax),
-			"authFailures":       numberOrNone(limits.AuthFailures),
-			"requestsPerSecond":  numberOrNone(limits.Rate),
-			"concurrentRequests": numberOrNone(limits.Concurrency),
-		},
-		Errors: public,
-	})
+	return apidoc.New(documentSource, map[string]string{
+		"baseURL":            base,
+		"server":             server,
+		"bodyBytes":          strconv.FormatInt(limits.BodyMax, 10),
+		"bodySize":           sizeText(limits.BodyMax),
+		"headerBytes":        strconv.Itoa(limits.HeaderMax),
+		"headerSize":         sizeText(int64(limits.HeaderMax)),
+		"requestSeconds":     secondsText(limits.RequestTimeout),
+		"requestTimeout":     limits.RequestTimeout.String(),
+		"answerSeconds":      secondsText(limits.AnswerTimeout),
+		"answerTimeout":      limits.AnswerTimeout.String(),
+		"queueMax":           strconv.Itoa(limits.QueueMax),
+		"authFailures":       strconv.Itoa(limits.AuthFailures),
+		"authFailuresOrNone": numberOrNone(limits.AuthFailures),
+		"rate":               strconv.Itoa(limits.Rate),
+		"rateOrNone":         numberOrNone(limits.Rate),
+		"burst":              strconv.Itoa(limits.burst()),
+		"concurrency":        strconv.Itoa(limits.Concurrency),
+		"concurrencyOrNone":  numberOrNone(limits.Concurrency),
+	}, publicErrors())
 }
 
 // documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files. It returns the

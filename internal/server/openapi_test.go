@@ -126,7 +126,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 				t.Errorf("%s: no %q", name, text)
 			}
 		}
-		if rest := regexp.MustCompile(`\{[a-z]+[A-Z][A-Za-z]*\}`).FindAll(form, -1); rest != nil {
+		if rest := regexp.MustCompile(`\{[A-Za-z]+\}`).FindAll(form, -1); rest != nil {
 			t.Errorf("%s: not replaced: %q", name, rest)
 		}
 		if bytes.Contains(form, []byte("secret")) || bytes.Contains(form, []byte("fragment")) {
