@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // PairConfig configures a Pair. The files are required.
@@ -155,23 +156,20 @@ type pairMetrics struct {
 
 // newPairMetrics returns new metrics and registers them, unless the registerer is nil.
 func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
-	loads := prometheus.NewCounterVec(prometheus.CounterOpts{
+	to := promauto.With(registerer)
+	loads := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_tls_certificate_reloads_total",
 		Help: "Changes of the files of the TLS certificate, by result: loaded or refused.",
 	}, []string{"result"})
-	m := pairMetrics{
-		start: prometheus.NewGauge(prometheus.GaugeOpts{
+	return pairMetrics{
+		start: to.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
 			Help: "Time from which on the TLS certificate in use is valid.",
 		}),
-		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+		expiry: to.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
 			Help: "Time at which the TLS certificate in use expires.",
 		}),
 		reloads: loads.WithLabelValues("loaded"), failures: loads.WithLabelValues("refused"),
 	}
-	if registerer != nil {
-		registerer.MustRegister(m.start, m.expiry, loads)
-	}
-	return m
 }

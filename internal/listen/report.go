@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // reason is the cause of a refusal or an eviction, in metrics and log lines.
@@ -41,27 +42,24 @@ type metrics struct {
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil.
 func newMetrics(registerer prometheus.Registerer, listener string) metrics {
-	labels := prometheus.Labels{"listener": listener}
-	open := prometheus.NewGauge(prometheus.GaugeOpts{
+	to, labels := promauto.With(registerer), prometheus.Labels{"listener": listener}
+	open := to.NewGauge(prometheus.GaugeOpts{
 		Name: "plantstore_connections_open", ConstLabels: labels,
 		Help: "Open connections of clients.",
 	})
-	limited := prometheus.NewCounter(prometheus.CounterOpts{
+	limited := to.NewCounter(prometheus.CounterOpts{
 		Name: "plantstore_connections_limited_total", ConstLabels: labels,
 		Help: "Connections that waited, and forwarded requests that were refused, " +
 			"because their client sent many requests without a valid credential.",
 	})
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+	refused := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_refused_total", ConstLabels: labels,
 		Help: "Connections that the listener refused.",
 	}, []string{"reason"})
-	evicted := prometheus.NewCounterVec(prometheus.CounterOpts{
+	evicted := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_evicted_total", ConstLabels: labels,
 		Help: "Connections that the listener closed because of their number.",
 	}, []string{"reason"})
-	if registerer != nil {
-		registerer.MustRegister(open, limited, refused, evicted)
-	}
 	return metrics{
 		open: open, limited: limited,
 		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // TLSConfig configures the TLS of a listener. GetCertificate is required.
@@ -35,15 +36,12 @@ type tlsLayer struct {
 
 // UseTLS adds TLS to the connections. The caller calls it before the first Accept.
 func (l *Listener) UseTLS(c TLSConfig) {
-	handshakes := prometheus.NewCounterVec(prometheus.CounterOpts{
+	handshakes := promauto.With(l.registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_tls_handshakes_total", ConstLabels: prometheus.Labels{"listener": l.name},
 		Help: "TLS handshakes by result: done, failed, or closed by the client before its first byte.",
 	}, []string{"result"})
 	for _, result := range []string{"done", "failed", "closed"} {
 		handshakes.WithLabelValues(result)
-	}
-	if l.registerer != nil {
-		l.registerer.MustRegister(handshakes)
 	}
 	l.tls = &tlsLayer{config: c.config(), nextProtos: c.NextProtos, handshakes: handshakes}
 }

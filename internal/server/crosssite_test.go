@@ -205,7 +205,7 @@ func TestParseHost(t *testing.T) {
 		}
 	}
 	c := start(t).config
-	c.AdminHosts = []string{"a:80"}
+	c.AdminHosts, c.Metrics = []string{"a:80"}, nil
 	if _, _, err := server.New(c); err == nil {
 		t.Error("a port in AdminHosts: got no error")
 	}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
@@ -68,7 +70,7 @@ func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Req
 			Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
 		})
 	}
-	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics()))
+	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry())))
 }
 
 // ClientAddress returns the address of the client of a request behind proxies.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
@@ -17,8 +18,7 @@ type metrics struct {
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
-	byError  *prometheus.CounterVec
-	errors   map[plant.Code]prometheus.Counter // of byError
+	errors   map[plant.Code]prometheus.Counter
 }
 
 // routeMetrics are the metrics of one route of a listener, so that a request needs no lookup by labels.
@@ -45,37 +45,33 @@ func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 // noRoute is the label of requests that match no route.
 const noRoute = "none"
 
-// newMetrics returns metrics without a registry.
-func newMetrics() *metrics {
+// newMetrics returns new metrics in a registry.
+func newMetrics(registry *prometheus.Registry) *metrics {
+	in := promauto.With(registry)
 	m := &metrics{
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		inFlight: in.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plantstore_http_requests_in_flight",
 			Help: "Requests in flight.",
 		}, []string{"listener"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: in.NewCounterVec(prometheus.CounterOpts{
 			Name: "plantstore_http_requests_total",
 			Help: "Requests by listener, route and status.",
 		}, []string{"listener", "route", "status"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		took: in.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "plantstore_http_request_duration_seconds",
 			Help:    "Time from the end of the request headers to the end of the response.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"listener", "route"}),
 		errors: map[plant.Code]prometheus.Counter{},
 	}
-	m.byError = prometheus.NewCounterVec(prometheus.CounterOpts{
+	byError := in.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_http_errors_total",
 		Help: "Error responses by the number and the name of the error.",
 	}, []string{"error", "name"})
 	for _, e := range plant.Catalogue() {
-		m.errors[e.Code] = m.byError.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
+		m.errors[e.Code] = byError.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
 	}
 	return m
-}
-
-// register adds the metrics to a registry.
-func (m *metrics) register(registry *prometheus.Registry) {
-	registry.MustRegister(m.inFlight, m.requests, m.took, m.byError)
 }
 
 // count records a request after its end; span may be nil.

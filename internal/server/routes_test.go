@@ -109,6 +109,7 @@ func TestBaseURLWithoutHost(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := h.config
+	c.Metrics = nil
 	c.BaseURL = c.BaseURL.ResolveReference(c.BaseURL)
 	c.BaseURL.Host = ""
 	if _, _, err := server.New(c); err == nil {

@@ -86,13 +86,10 @@ func New(c Config) (public, admin *Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")
 	}
-	metrics := newMetrics()
+	metrics := newMetrics(cmp.Or(c.Metrics, prometheus.NewRegistry()))
 	publicHandler, adminHandler, err := newHandlers(c, metrics)
 	if err != nil {
 		return nil, nil, err
-	}
-	if c.Metrics != nil {
-		metrics.register(c.Metrics)
 	}
 	return newServer(c, publicHandler), newServer(c, adminHandler), nil
 }

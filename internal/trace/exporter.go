@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -44,14 +45,15 @@ const (
 var errRedirect = errors.New("the collector redirects, which is not followed")
 
 func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*exporter, error) {
-	metric := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_trace_spans_" + name + "_total", Help: help})
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(metrics).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	e := &exporter{
 		log:      log,
-		ended:    metric("ended", "Sampled spans of traces that ended."),
-		exported: metric("exported", "Spans of traces that the collector accepted."),
-		failed:   metric("failed", "Spans of traces that the collector did not accept in time."),
+		ended:    counter("plantstore_trace_spans_ended_total", "Sampled spans of traces that ended."),
+		exported: counter("plantstore_trace_spans_exported_total", "Spans of traces that the collector accepted."),
+		failed: counter("plantstore_trace_spans_failed_total",
+			"Spans of traces that the collector did not accept in time."),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.ending, e.stop = context.WithCancel(context.Background())
@@ -70,7 +72,6 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 	if err != nil {
 		return nil, err
 	}
-	metrics.MustRegister(e.ended, e.exported, e.failed)
 	return e, nil
 }
 

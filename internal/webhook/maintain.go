@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"plantstore/internal/store"
 )
@@ -87,21 +88,21 @@ type metrics struct {
 	pending, oldest, deadLetters *prometheus.GaugeVec
 }
 
-func newMetrics(to prometheus.Registerer, receivers []*receiver) *metrics {
-	address := []string{"address"}
+func newMetrics(registerer prometheus.Registerer, receivers []*receiver) *metrics {
+	to, address := promauto.With(registerer), []string{"address"}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, address)
+		return to.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, address)
 	}
 	m := &metrics{
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		attempts: to.NewCounterVec(prometheus.CounterOpts{
 			Name: "plantstore_webhook_attempts_total",
 			Help: "Attempts of this server to deliver an event, by result: delivered or failed.",
 		}, []string{"address", "result"}),
-		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
+		dead: to.NewCounterVec(prometheus.CounterOpts{
 			Name: "plantstore_webhook_deliveries_given_up_total",
 			Help: "Deliveries that became dead letters after a failed attempt.",
 		}, address),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		took: to.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "plantstore_webhook_attempt_duration_seconds",
 			Help:    "Time from the request of an attempt to the end of its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -113,7 +114,6 @@ func newMetrics(to prometheus.Registerer, receivers []*receiver) *metrics {
 		deadLetters: gauge("plantstore_webhook_dead_letters",
 			"Dead letters of the address, when they were counted last."),
 	}
-	to.MustRegister(m.attempts, m.dead, m.took, m.pending, m.oldest, m.deadLetters)
 	for _, r := range receivers {
 		for _, result := range []string{"delivered", "failed"} {
 			m.attempts.WithLabelValues(r.webhook.Address(), result)

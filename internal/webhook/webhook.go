@@ -48,9 +48,6 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry() // nothing reads it
-	}
 }
 
 // Sender delivers the events of a store.
