@@ -1,11 +1,9 @@
 package certs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -13,9 +11,8 @@ import (
 )
 
 const (
-	pollEvery    = 5 * time.Second
-	settleTime   = 2 * time.Second // new contents must stay the same for this time: a program may still be writing them
-	fileBytesMax = 1 << 20
+	pollEvery  = 5 * time.Second
+	settleTime = 2 * time.Second // new contents must stay the same for this time: a program may still be writing them
 )
 
 // files is a value that is parsed from files, and parsed again when their contents change. It polls the files, and uses
@@ -167,29 +164,14 @@ func (f *files[T]) read() (contents [][]byte, sum [sha256.Size]byte, err error) 
 	return contents, [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
-// readFile reads a regular file, or a symbolic link to one, up to a limit. It does not wait for a FIFO.
+// readFile reads a regular file, or a symbolic link to one. It does not wait for a FIFO.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, fileBytesMax+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(content) > fileBytesMax {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, fileBytesMax)
-	}
-	if len(bytes.TrimSpace(content)) == 0 {
-		return nil, fmt.Errorf("%s is empty", path)
-	}
-	return content, nil
+	return os.ReadFile(path)
 }

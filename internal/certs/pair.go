@@ -63,11 +63,6 @@ func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", p.paths[0], p.paths[1], err)
 	}
-	if pair.Leaf == nil { // GODEBUG=x509keypairleaf=0
-		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.paths[0], err)
-		}
-	}
 	if p.current.Load() == nil {
 		return &pair, nil
 	}

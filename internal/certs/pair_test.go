@@ -198,7 +198,6 @@ func TestBadSuccessor(t *testing.T) {
 		"empty key":                  func(f *fixture) { f.put(f.key, "\n") },
 		"no file":                    func(f *fixture) { _ = os.Remove(f.cert) },
 		"no access":                  func(f *fixture) { _ = os.Remove(f.key); _ = os.Mkdir(f.key, 0o700) },
-		"too large":                  func(f *fixture) { f.put(f.cert, strings.Repeat("x", 1<<20+1)) },
 		"FIFO":                       func(f *fixture) { _ = os.Remove(f.cert); _ = syscall.Mkfifo(f.cert, 0o600) },
 		"expired":                    func(f *fixture) { f.write(certstest.Leaf{NotAfter: time.Now().Add(-time.Minute)}) },
 		"not valid yet":              func(f *fixture) { f.write(certstest.Leaf{NotBefore: time.Now().Add(time.Hour)}) },
