@@ -111,37 +111,17 @@ type Span struct {
 // Request starts the span of a request. If the request has a valid traceparent (W3C Trace Context), the span continues
 // that trace.
 func (t *Tracer) Request(header http.Header, started time.Time) *Span {
-	// Extract parses only fields that occur once, and limits the rest of the trace state.
-	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier{header})
+	const stateMax = 512 // bytes of a tracestate that the recommendation asks to propagate (section 3.3.1.5)
+	fields := propagation.MapCarrier{}
+	if parent := header["Traceparent"]; len(parent) == 1 {
+		fields["traceparent"] = parent[0]
+	}
+	if state := header["Tracestate"]; len(state) == 1 && len(state[0]) <= stateMax {
+		fields["tracestate"] = state[0]
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), fields)
 	return start(ctx, t.tracer, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
 }
-
-// carrier passes the two headers of the W3C recommendation to the propagator.
-type carrier struct{ header http.Header }
-
-// traceStateMax is the number of bytes of a tracestate that the recommendation asks to propagate (W3C Trace Context
-// section 3.3.1.5).
-const traceStateMax = 512
-
-// Get implements propagation.TextMapCarrier.
-func (c carrier) Get(name string) string {
-	if name == "tracestate" {
-		if values := c.header["Tracestate"]; len(values) == 1 && len(values[0]) <= traceStateMax {
-			return values[0]
-		}
-		return ""
-	}
-	if values := c.header["Traceparent"]; len(values) == 1 {
-		return values[0]
-	}
-	return ""
-}
-
-// Set implements propagation.TextMapCarrier. Extract does not call it.
-func (carrier) Set(string, string) {}
-
-// Keys implements propagation.TextMapCarrier. Extract does not call it.
-func (carrier) Keys() []string { return nil }
 
 // Commit starts the span of a commit, in a trace of its own, with links to the spans of its requests, at least one.
 func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
