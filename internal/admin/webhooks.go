@@ -26,33 +26,13 @@ type Webhook struct {
 	OldestAt time.Time `json:"oldest_event_at,omitzero"` // of the pending events
 	Dead     int64     `json:"dead_letters"`
 
-	Deliveries *Deliveries `json:"deliveries,omitempty"` // nil: this server does not deliver to it
-}
-
-// Deliveries describes the deliveries of this server to a webhook.
-type Deliveries struct {
-	DeliveredAt time.Time `json:"delivered_at,omitzero"` // the last one since the start of the server
-	FailedAt    time.Time `json:"failed_at,omitzero"`    // the last failed attempt
-	Reason      string    `json:"reason,omitempty"`      // of that failure
-	Failures    int       `json:"failures"`              // attempts that failed since the last delivery
-	PausedUntil time.Time `json:"paused_until,omitzero"`
-	Gone        bool      `json:"gone"` // the receiver answered 410: no attempts until a restart
+	Deliveries *webhook.Status `json:"deliveries,omitempty"` // nil: this server does not deliver to it
 }
 
 func newWebhook(w store.Webhook, t store.OutboxTotals) Webhook {
 	return Webhook{
 		ID: w.ID, Address: w.Address(), Active: w.Active, Pending: t.Pending, OldestAt: t.Oldest.UTC(), Dead: t.Dead,
 	}
-}
-
-func newDeliveries(s webhook.Status, now time.Time) *Deliveries {
-	d := &Deliveries{
-		DeliveredAt: s.Delivered.UTC(), FailedAt: s.Failed.UTC(), Reason: s.Reason, Failures: s.Failures, Gone: s.Gone,
-	}
-	if s.Paused.After(now) {
-		d.PausedUntil = s.Paused.UTC()
-	}
-	return d
 }
 
 // Deliveries returns the state of the deliveries of this server by the id of the webhook. It does not read the store.
@@ -91,7 +71,10 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 			continue
 		}
 		if status, ok := deliveries[w.ID]; ok {
-			one.Deliveries = newDeliveries(status, time.Now())
+			if time.Now().After(status.PausedUntil) {
+				status.PausedUntil = time.Time{}
+			}
+			one.Deliveries = &status
 		}
 		page.Webhooks = append(page.Webhooks, one)
 	}

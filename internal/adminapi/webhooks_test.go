@@ -54,7 +54,7 @@ func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 9, 30, 0, 0, time.UTC)
 	h := start(t, setup{deliveries: map[int64]webhook.Status{1: {
-		Delivered: at, Failed: at.Add(time.Second), Reason: "status 503", Failures: 2, Paused: at,
+		DeliveredAt: at, FailedAt: at.Add(time.Second), Reason: "status 503", Failures: 2, PausedUntil: at,
 	}}})
 	check(t, "none", h.get("/webhooks?limit=1").withoutTime(t), ok(`{"webhooks":[]}`))
 	kill(t, h.engine, []string{"https://a.example/e?key=secret", "https://b.example"}, 7, 8)

@@ -74,7 +74,7 @@ func TestWarnings(t *testing.T) {
 	c.wantWarnings("receiver")
 	const shop, labels, farm = "https://shop.example/events", "https://labels.example/plants", "https://farm.example/"
 	h.deliveries = map[int64]webhook.Status{
-		1: {Address: shop, Delivered: time.Now()}, 2: {Address: labels, Failures: 4, Reason: "connection refused", Dead: 7},
+		1: {Address: shop, DeliveredAt: time.Now()}, 2: {Address: labels, Failures: 4, Reason: "connection refused", Dead: 7},
 		3: {Address: farm, Gone: true},
 	}
 	live := c.wantWarnings("example",

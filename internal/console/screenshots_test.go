@@ -98,10 +98,10 @@ func startNursery(t *testing.T) *harness {
 	receivers := []string{"https://shop.example/events", "https://labels.example/plants"}
 	h.deadLetters(receivers, 900_000, "status 503", "timeout")
 	h.deliveries = map[int64]webhook.Status{
-		1: {Address: receivers[0], Delivered: now.Add(-20 * time.Second)},
+		1: {Address: receivers[0], DeliveredAt: now.Add(-20 * time.Second)},
 		2: {
-			Address: receivers[1], Delivered: now.Add(-2 * time.Hour), Failed: now, Reason: "status 503", Failures: 4,
-			Paused: now.Add(time.Minute), Dead: 2,
+			Address: receivers[1], DeliveredAt: now.Add(-2 * time.Hour), FailedAt: now, Reason: "status 503", Failures: 4,
+			PausedUntil: now.Add(time.Minute), Dead: 2,
 		},
 	}
 	c := h.signIn(h.admin)

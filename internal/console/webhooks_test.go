@@ -61,7 +61,8 @@ func (h *harness) startHostileWebhooks() {
 	h.deliveries = map[int64]webhook.Status{}
 	for i, name := range hostileNames()[:16] {
 		h.deliveries[int64(i+1)] = webhook.Status{
-			Failed: time.Now(), Reason: name, Failures: i, Gone: i == 5, Paused: time.Now().Add(time.Duration(i-3) * time.Hour),
+			FailedAt: time.Now(), Reason: name, Failures: i, Gone: i == 5,
+			PausedUntil: time.Now().Add(time.Duration(i-3) * time.Hour),
 		}
 	}
 }
@@ -79,8 +80,8 @@ func TestWebhookPages(t *testing.T) {
 	}
 	h.deadLetters([]string{"https://a.example/e?key=secret"}, -30, reasons...)
 	h.deliveries = map[int64]webhook.Status{1: {
-		Delivered: time.Date(2026, 11, 22, 9, 30, 0, 0, time.UTC), Failures: 7, Reason: "status 503",
-		Paused: time.Now().Add(time.Hour),
+		DeliveredAt: time.Date(2026, 11, 22, 9, 30, 0, 0, time.UTC), Failures: 7, Reason: "status 503",
+		PausedUntil: time.Now().Add(time.Hour),
 	}}
 	first := c.get("/webhooks")
 	first.want(t, 200, "https://a.example/e<", "2026-11-22T09:30:00Z", "7 attempts failed", "status 503",

@@ -2,17 +2,17 @@ package webhook
 
 import "time"
 
-// Status describes the deliveries of a Sender to a webhook. Other servers of the store have
-// their own.
+// Status describes the deliveries of a Sender to a webhook, in the form of the admin API. Other
+// servers of the store have their own. Times are in UTC.
 type Status struct {
-	Address   string    // of the webhook, as Webhook.Address
-	Delivered time.Time // last delivery; the zero value before the first one
-	Failed    time.Time // last attempt that failed; the zero value before the first one
-	Reason    string    // of that failure
-	Failures  int       // attempts that failed since the last delivery
-	Paused    time.Time // no claims until then; the zero value for none
-	Gone      bool      // the receiver has answered 410: no attempts until a restart
-	Dead      int64     // dead letters of all servers, when they were counted last
+	Address     string    `json:"-"`                     // of the webhook, as Webhook.Address
+	DeliveredAt time.Time `json:"delivered_at,omitzero"` // the last delivery
+	FailedAt    time.Time `json:"failed_at,omitzero"`    // the last attempt that failed
+	Reason      string    `json:"reason,omitempty"`      // of that failure
+	Failures    int       `json:"failures"`              // attempts that failed since the last delivery
+	PausedUntil time.Time `json:"paused_until,omitzero"` // no claims until then
+	Gone        bool      `json:"gone"`                  // the receiver has answered 410: no attempts until a restart
+	Dead        int64     `json:"-"`                     // dead letters of all servers, when they were counted last
 }
 
 // Status returns the state of the deliveries by Webhook.ID. A nil Sender has none.

@@ -177,7 +177,7 @@ func (r *receiver) room(now time.Time, most int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.status.Gone || now.Before(r.status.Paused):
+	case r.status.Gone || now.Before(r.status.PausedUntil):
 		return 0
 	case r.status.Failures >= failuresBeforePause:
 		return max(0, 1-r.claimed)
@@ -193,7 +193,7 @@ func (r *receiver) succeeded(now time.Time) {
 		r.log.Info("webhook deliveries succeed again", "address", r.status.Address, "failures", r.status.Failures)
 	}
 	r.pauses, r.warned = 0, false
-	r.status.Delivered, r.status.Failures, r.status.Paused = now, 0, time.Time{}
+	r.status.DeliveredAt, r.status.Failures, r.status.PausedUntil = now, 0, time.Time{}
 }
 
 // failed records an attempt that failed. A receiver that answers no attempt gets fewer of
@@ -202,7 +202,7 @@ func (r *receiver) failed(now time.Time, f failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.status
-	s.Failed, s.Reason = now, f.reason
+	s.FailedAt, s.Reason = now, f.reason
 	s.Failures++
 	if f.gone && !s.Gone {
 		s.Gone = true
@@ -215,11 +215,11 @@ func (r *receiver) failed(now time.Time, f failure) {
 		r.log.Warn("webhook deliveries fail; they are repeated", "address", s.Address, "reason", f.reason)
 	}
 	wait := f.retryAfter
-	if s.Failures >= failuresBeforePause && !now.Before(s.Paused) {
+	if s.Failures >= failuresBeforePause && !now.Before(s.PausedUntil) {
 		wait = max(wait, min(pauseMost, pauseFirst<<min(r.pauses, 10)))
 		r.pauses++
 	}
-	if until := now.Add(wait); until.After(s.Paused) {
-		s.Paused = until
+	if until := now.Add(wait); until.After(s.PausedUntil) {
+		s.PausedUntil = until
 	}
 }
