@@ -193,7 +193,8 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 	}
 	l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j.state.ID == n.ID })
 	j := &importJob{
-		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), rejects: newRejects(), received: n.Received,
+		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), received: n.Received,
+		rejects: newRejects(n.Format),
 		state: Import{
 			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, State: JobRunning,
 			By: n.Principal.Name, StartedAt: time.Now().UTC(),

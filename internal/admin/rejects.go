@@ -3,16 +3,13 @@ package admin
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
-	"plantstore/internal/plant"
 )
 
 // RejectsShown is the largest number of Import.Rejects.
@@ -25,33 +22,39 @@ const (
 	rejectReasonMax = 1000    // bytes of a reason
 )
 
-// rejects are the rows that an import does not store, compressed in memory. A temporary file would need a directory
-// with space, which a server may not have, and a killed server would leave it behind.
+// rejects are the rows that an import does not store, as files that are compressed in memory. Temporary files would
+// need a directory with space, which a server may not have, and a killed server would leave them behind.
 type rejects struct {
 	first []ImportReject
-	kept  int64 // rows in packed
+	kept  int64 // rows in the files
 
-	packed bytes.Buffer // gzip of gob of rejectedRow
-	writer *gzip.Writer // nil: packed is complete
-	rows   *gob.Encoder // to writer
-	sample dump.Row     // has the header of the file
+	rows       *dump.Rejects // writes rowsFile; nil: the files are complete
+	report     *dump.Report  // writes reportFile
+	rowsFile   *compressed
+	reportFile *compressed
 }
 
-// rejectedRow is a row with the reason why it is not stored.
-type rejectedRow struct {
-	Line   int64
-	Reason string
-	Raw    []byte
+// compressed is a file in memory.
+type compressed struct {
+	*gzip.Writer // compresses into content; nil: the file is complete
+
+	content bytes.Buffer
 }
 
-func newRejects() *rejects {
-	r := &rejects{}
-	r.writer, _ = gzip.NewWriterLevel(&r.packed, gzip.BestSpeed) // the level is valid
-	r.rows = gob.NewEncoder(r.writer)
+func newCompressed() *compressed {
+	c := &compressed{}
+	c.Writer, _ = gzip.NewWriterLevel(&c.content, gzip.BestSpeed) // the level is valid
+	return c
+}
+
+func newRejects(format dump.Format) *rejects {
+	r := &rejects{rowsFile: newCompressed(), reportFile: newCompressed()}
+	r.rows = dump.NewRejects(r.rowsFile, format) // NewImport.check has checked the format
+	r.report = dump.NewReport(r.reportFile)
 	return r
 }
 
-// add adds a row, unless the rejects are too large.
+// add adds a row, unless the files are too large.
 func (r *rejects) add(row importer.Reject) {
 	reason := shorten([]byte(row.Reason.Error()), rejectReasonMax)
 	if len(r.first) < RejectsShown {
@@ -59,25 +62,21 @@ func (r *rejects) add(row importer.Reject) {
 			Line: row.Line, Reason: shorten([]byte(reason), rejectTextMax), Text: shorten(row.Raw, rejectTextMax),
 		})
 	}
-	if r.writer == nil {
+	if r.rows == nil {
 		return
 	}
-	if r.kept == 0 {
-		r.sample = row.Row
-		r.sample.Raw, r.sample.Plant = nil, plant.NewPlant{}
-	}
 	r.kept++
-	_ = r.rows.Encode(rejectedRow{row.Line, reason, row.Raw}) // a buffer accepts everything
-	if r.packed.Len() > rejectsBytesMax {
+	_, _ = r.rows.Write(row.Row), r.report.Write(row.Line, reason, row.Raw) // a buffer accepts everything
+	if r.rowsFile.content.Len()+r.reportFile.content.Len() > rejectsBytesMax {
 		r.end()
 	}
 }
 
-// end completes the compressed rows.
+// end completes the files, and releases the memory for compressing them.
 func (r *rejects) end() {
-	if r.writer != nil {
-		_ = r.writer.Close() // a buffer accepts everything
-		r.writer, r.rows = nil, nil
+	if r.rows != nil {
+		_ = errors.Join(r.rows.Close(), r.report.Close(), r.rowsFile.Close(), r.reportFile.Close()) // here too
+		r.rows, r.report, r.rowsFile.Writer, r.reportFile.Writer = nil, nil, nil, nil
 	}
 }
 
@@ -93,64 +92,23 @@ func shorten(text []byte, bytesMax int) string {
 	return strings.ToValidUTF8(string(text[:cut]), "\uFFFD") + "…"
 }
 
-// Rejects are the rows that an import has not stored, without those that the server did not keep.
-type Rejects struct {
-	Format dump.Format // of the import
-
-	kept   int64
-	packed []byte
-	sample dump.Row
-}
-
-// RejectsOf returns the rejects of an import that has ended.
-func (s *Service) RejectsOf(id string, p auth.Principal) (*Rejects, error) {
+// RejectsOf returns the rows that an ended import has not stored, without those that the server did not keep. The file
+// has the format of the import, so that a person can correct and import it, and no rows that are too long. With report
+// it is CSV with the lines, the reasons and the rows.
+func (s *Service) RejectsOf(id string, p auth.Principal, report bool) (file io.Reader, format dump.Format, err error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j, err := s.imports.find(id, p)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if j.state.State == JobRunning {
-		return nil, importRunning("the import runs; its rejects are complete when it has ended")
+		return nil, "", importRunning("the import runs; its rejects are complete when it has ended")
 	}
-	return &Rejects{j.state.Format, j.rejects.kept, j.rejects.packed.Bytes(), j.rejects.sample}, nil
-}
-
-// WriteRows writes the rows unchanged as a file in the format of the import, which a person can correct and import. It
-// omits rows that are too long.
-func (f *Rejects) WriteRows(w io.Writer) error {
-	rows := dump.NewRejects(w, f.Format)
-	return errors.Join(f.each(func(_ int64, _ string, raw []byte) error {
-		row := f.sample
-		row.Raw = raw
-		return rows.Write(row)
-	}), rows.Close())
-}
-
-// WriteReport writes the lines, the reasons and the rows as CSV for a person.
-func (f *Rejects) WriteReport(w io.Writer) error {
-	report := dump.NewReport(w)
-	return errors.Join(f.each(report.Write), report.Close())
-}
-
-// each calls a function for each row.
-func (f *Rejects) each(do func(line int64, reason string, raw []byte) error) error {
-	if len(f.packed) == 0 {
-		return nil
+	packed, format := j.rejects.rowsFile, j.state.Format
+	if report {
+		packed, format = j.rejects.reportFile, dump.CSV
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(f.packed))
-	if err != nil {
-		return fmt.Errorf("read the rejects: %w", err)
-	}
-	rows := gob.NewDecoder(unpacked)
-	for range f.kept {
-		var row rejectedRow
-		if err := rows.Decode(&row); err != nil {
-			return fmt.Errorf("read the rejects: %w", err)
-		}
-		if err := do(row.Line, row.Reason, row.Raw); err != nil {
-			return err
-		}
-	}
-	return nil
+	file, err = gzip.NewReader(bytes.NewReader(packed.content.Bytes()))
+	return file, format, err
 }

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -87,19 +88,19 @@ func (a *API) downloadRejects(c *call) error {
 func (a *API) SendRejects(
 	w http.ResponseWriter, r *http.Request, id string, principal auth.Principal, report bool,
 ) error {
-	rejects, err := a.service.RejectsOf(id, principal)
+	file, format, err := a.service.RejectsOf(id, principal, report)
 	if err != nil {
 		return err
 	}
-	format, write, name := rejects.Format, rejects.WriteRows, "rejects-"
+	name := "rejects-"
 	if report {
-		format, write, name = dump.CSV, rejects.WriteReport, "report-"
+		name = "report-"
 	}
 	Attach(w, format, name+id+"."+string(format))
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := write(a.Stream(r.Context(), w)); err != nil {
+	if _, err := io.Copy(a.Stream(r.Context(), w), file); err != nil {
 		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
 	}
 	return nil
