@@ -37,43 +37,22 @@ func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Pri
 	return c.render(w, r, http.StatusOK, "backups", v)
 }
 
-func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, _ string, by audit.Origin) error {
-		_, err := c.Operations.StartBackup(ctx, by)
-		return err
-	})
+func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, form form) error {
+	_, err := c.Operations.StartBackup(r.Context(), form.by)
+	return redirectAfter(w, err, "/backups?done=started")
 }
 
-// checkBackup returns the function of a route that starts a job with the backup of a form.
-func (c *Console) checkBackup(
-	start func(context.Context, string, audit.Origin) (admin.BackupJob, error),
-) server.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-		return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
-			_, err := start(ctx, name, by)
-			return err
-		})
+// checkBackup returns a function that starts a job with the backup of a form.
+func checkBackup(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) formHandler {
+	return func(w http.ResponseWriter, r *http.Request, form form) error {
+		_, err := start(r.Context(), form.Get("name"), form.by)
+		return redirectAfter(w, err, "/backups?done=started")
 	}
 }
 
-func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "deleted", c.Operations.DeleteBackup)
-}
-
-// changeBackup runs an operation on the backup that a form names.
-func (c *Console) changeBackup(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, done string,
-	do func(ctx context.Context, name string, by audit.Origin) error,
-) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
-	if err := do(r.Context(), form.Get("name"), server.OriginOf(w, r, principal)); err != nil {
-		return err
-	}
-	redirect(w, "/backups?done="+done)
-	return nil
+func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, form form) error {
+	err := c.Operations.DeleteBackup(r.Context(), form.Get("name"), form.by)
+	return redirectAfter(w, err, "/backups?done=deleted")
 }
 
 func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {

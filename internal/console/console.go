@@ -94,13 +94,13 @@ func (c *Console) Routes() ([]server.Route, error) {
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
 	}
-	change := func(path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: "POST", Path: path, Scope: all, Handle: handle}
+	change := func(path string, handle formHandler) server.Route {
+		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(handle)}
 	}
 	routes := []server.Route{
 		{Method: "GET", Path: signInPath, Open: true, Linked: true, Handle: c.showSignIn},
-		{Method: "POST", Path: signInPath, Open: true, Handle: c.signIn},
-		{Method: "POST", Path: "/sign-out", Open: true, Handle: c.signOut},
+		{Method: "POST", Path: signInPath, Open: true, Handle: withForm(c.signIn)},
+		{Method: "POST", Path: "/sign-out", Open: true, Handle: withForm(c.signOut)},
 		{Method: "GET", Path: "/session", Open: true, Background: true, Handle: c.serveSession},
 		{Method: "GET", Path: continuePath, Open: true, Handle: c.serveContinue},
 		{Method: "GET", Path: issuerPath, Open: true, Linked: true, Handle: c.beginAtIssuer},
@@ -113,7 +113,7 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true, Handle: c.streamPlants},
 		{Method: "GET", Path: "/plants/export", Scope: read, Bulk: true, Untimed: true, Handle: c.exportPlants},
 		{Method: "GET", Path: "/plants/new", Scope: create, Linked: true, Handle: c.showNewPlant},
-		{Method: "POST", Path: "/plants/new", Scope: create, Handle: c.createPlant},
+		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
 		{Method: "GET", Path: "/plants/{id}", Scope: read, Linked: true, Handle: c.showPlant},
 
 		{Method: "GET", Path: "/import", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImports},
@@ -125,7 +125,10 @@ func (c *Console) Routes() ([]server.Route, error) {
 			Handle: c.serveImport,
 		},
 		{Method: "GET", Path: "/import/{id}/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
-		{Method: "POST", Path: "/import/{id}/cancel", Scope: create, Or: all, Untimed: true, Handle: c.cancelImport},
+		{
+			Method: "POST", Path: "/import/{id}/cancel", Scope: create, Or: all, Untimed: true,
+			Handle: withForm(c.cancelImport),
+		},
 
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential),
@@ -134,14 +137,14 @@ func (c *Console) Routes() ([]server.Route, error) {
 
 		page("/backups", c.showBackups),
 		change("/backups/start", c.startBackup),
-		change("/backups/verify", c.checkBackup(c.Operations.VerifyBackup)),
-		change("/backups/drill", c.checkBackup(c.Operations.DrillBackup)),
+		change("/backups/verify", checkBackup(c.Operations.VerifyBackup)),
+		change("/backups/drill", checkBackup(c.Operations.DrillBackup)),
 		change("/backups/delete", c.deleteBackup),
 		{Method: "GET", Path: "/backups/{name}", Scope: all, Untimed: true, Handle: c.downloadBackup},
 
 		page("/webhooks", c.showWebhooks),
-		change("/webhooks/retry", c.changeDead("retry", c.Operations.RetryDead)),
-		change("/webhooks/drop", c.changeDead("drop", c.Operations.DropDead)),
+		change("/webhooks/retry", changeDead("retry", c.Operations.RetryDead)),
+		change("/webhooks/drop", changeDead("drop", c.Operations.DropDead)),
 
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
@@ -152,6 +155,28 @@ func (c *Console) Routes() ([]server.Route, error) {
 		routes[i].Page = true
 	}
 	return routes, err
+}
+
+// form has the fields of a form, and the client who sent it.
+type form struct {
+	url.Values
+
+	principal auth.Principal
+	by        audit.Origin
+}
+
+// formHandler handles the form in the body of a request.
+type formHandler func(w http.ResponseWriter, r *http.Request, form form) error
+
+// withForm returns the function of a route that reads a form.
+func withForm(handle formHandler) server.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+		fields, err := server.ReadForm(w, r)
+		if err != nil {
+			return err
+		}
+		return handle(w, r, form{fields, principal, server.OriginOf(w, r, principal)})
+	}
 }
 
 func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {

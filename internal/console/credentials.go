@@ -11,7 +11,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -87,13 +86,10 @@ func (c *Console) renderCredentials(
 	return c.render(w, r, status, "credentials", v)
 }
 
-func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
+	var err error
 	n := admin.NewToken{Name: form.Get("name")}
-	for _, name := range form["scope"] {
+	for _, name := range form.Values["scope"] {
 		scope, errScope := auth.ParseScopes(name)
 		n.Scopes, err = n.Scopes|scope, errors.Join(err, errScope)
 	}
@@ -103,7 +99,7 @@ func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, princip
 	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
 		return c.showFault(w, r, n.Name, err)
 	}
-	minted, err := c.Operations.Mint(r.Context(), n, server.OriginOf(w, r, principal))
+	minted, err := c.Operations.Mint(r.Context(), n, form.by)
 	if err != nil {
 		return c.showFault(w, r, n.Name, err)
 	}
@@ -119,39 +115,23 @@ func (c *Console) showFault(w http.ResponseWriter, r *http.Request, name string,
 	return c.renderCredentials(w, r, e.Code.Status(), view{}, credentials{Fault: e.Message, Name: name})
 }
 
-func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form form) error {
 	overlap, err := chosen(overlaps, form.Get("overlap"))
 	if err != nil {
 		return err
 	}
-	minted, err := c.Operations.Rotate(
-		r.Context(), admin.Rotation{Name: form.Get("name"), Overlap: overlap}, server.OriginOf(w, r, principal),
-	)
+	minted, err := c.Operations.Rotate(r.Context(), admin.Rotation{Name: form.Get("name"), Overlap: overlap}, form.by)
 	if err != nil {
 		return err
 	}
 	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
 }
 
-func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, form form) error {
 	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
 	if err != nil || id == 0 {
 		return plant.Errorf(plant.CodeInputInvalid, "id must be the id of a credential; got %.100q", form.Get("id"))
 	}
-	_, err = c.Operations.Revoke(
-		r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, server.OriginOf(w, r, principal),
-	)
-	if err != nil {
-		return err
-	}
-	redirect(w, "/credentials?done=revoked")
-	return nil
+	_, err = c.Operations.Revoke(r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, form.by)
+	return redirectAfter(w, err, "/credentials?done=revoked")
 }

@@ -141,11 +141,8 @@ func (c *Console) downloadRejects(w http.ResponseWriter, r *http.Request, princi
 	return c.api.SendRejects(w, r, r.PathValue("id"), principal, r.URL.Query().Has("report"))
 }
 
-func (c *Console) cancelImport(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if _, err := server.ReadForm(w, r); err != nil {
-		return err
-	}
-	i, err := c.Operations.CancelImport(r.Context(), r.PathValue("id"), principal)
+func (c *Console) cancelImport(w http.ResponseWriter, r *http.Request, form form) error {
+	i, err := c.Operations.CancelImport(r.Context(), r.PathValue("id"), form.principal)
 	if err != nil {
 		return err
 	}

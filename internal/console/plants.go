@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 	"plantstore/internal/trace"
 )
 
@@ -129,11 +128,7 @@ func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").
 
 // createPlant creates a plant as the public operation does: with the body that a client would send, the same decoder
 // and the same write path.
-func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form) error {
 	n := newPlant{
 		ID: strings.TrimSpace(form.Get("id")), Name: form.Get("name"), Tag: form.Get("tag"), HasTag: form.Has("has-tag"),
 		URL: c.operationURL(),
@@ -143,7 +138,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	decoded, err := plant.Decode(body)
 	replayed := false
 	if err == nil {
-		replayed, err = c.Store.Create(trace.FromContext(r.Context()), principal, decoded)
+		replayed, err = c.Store.Create(trace.FromContext(r.Context()), form.principal, decoded)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		n.Body, n.Fault, n.Code = string(body), e.Message, int32(e.Code)
@@ -157,7 +152,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 		done = "replayed"
 	}
 	to := "/plants/new?done=" + done
-	if principal.Scopes.Has(auth.ScopeRead) {
+	if form.principal.Scopes.Has(auth.ScopeRead) {
 		to = fmt.Sprintf("/plants/%d?done=%s", decoded.ID, done)
 	}
 	redirect(w, to)

@@ -32,7 +32,7 @@ func (c *Console) referenceRoutes() []server.Route {
 		page(publicReferencePath, auth.ScopeRead, c.showPublicReference),
 		page(adminReferencePath, auth.ScopeRead, c.showAdminReference),
 		page(tryPath, auth.ScopeCreate, c.showTry),
-		{Method: "POST", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: c.try},
+		{Method: "POST", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: withForm(c.try)},
 	}
 }
 
@@ -107,11 +107,7 @@ func (c *Console) showTry(w http.ResponseWriter, r *http.Request, _ auth.Princip
 }
 
 // try sends the body of a form to the public operation, with the credential of the session.
-func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) try(w http.ResponseWriter, r *http.Request, form form) error {
 	credential, err := c.credentialOf(r)
 	if err != nil {
 		return err
@@ -135,7 +131,7 @@ func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Pri
 	}
 	slices.SortFunc(content.Header, func(a, b headerField) int { return strings.Compare(a.Name, b.Name) })
 	if n, err := plant.Decode([]byte(content.Body)); err == nil && response.Status == http.StatusOK &&
-		principal.Scopes.Has(auth.ScopeRead) {
+		form.principal.Scopes.Has(auth.ScopeRead) {
 		content.ID = strconv.FormatInt(n.ID, 10)
 	}
 	return c.render(w, r, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})

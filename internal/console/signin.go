@@ -50,11 +50,7 @@ func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next stri
 }
 
 // signIn checks a token or a sign-in code, and starts a session.
-func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	form, err := server.ReadForm(w, r)
-	if err != nil {
-		return err
-	}
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) error {
 	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
 	principal, n, err := c.newSession(w, r, credential)
 	if e, ok := errors.AsType[*plant.Error](err); ok {
@@ -157,10 +153,7 @@ var errFull = plant.Errorf(plant.CodeStoreFull,
 	"the disk of the store is full; free space on it, or sign in with an admin token instead of a code")
 
 // signOut ends the session of a request, even if its credential is no longer valid.
-func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	if _, err := server.ReadForm(w, r); err != nil {
-		return err
-	}
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ form) error {
 	ended, ok := c.sessions.remove(c.cookieOf(r))
 	c.setCookie(w, r, "")
 	if ok && ended.minted {
@@ -190,4 +183,12 @@ func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// redirectAfter responds with another page after a change, unless it has an error.
+func redirectAfter(w http.ResponseWriter, err error, to string) error {
+	if err == nil {
+		redirect(w, to)
+	}
+	return err
 }

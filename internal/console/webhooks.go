@@ -10,7 +10,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -60,23 +59,19 @@ func deadNotice(q url.Values) string {
 	return formatCount(float64(n)) + text
 }
 
-// changeDead returns the function of a route that changes the dead letters of a form.
-func (c *Console) changeDead(
+// changeDead returns a function that changes the dead letters of a form.
+func changeDead(
 	done string, change func(context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error),
-) server.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-		form, err := server.ReadForm(w, r)
-		if err != nil {
-			return err
-		}
-		selector, err := deadSelector(form)
+) formHandler {
+	return func(w http.ResponseWriter, r *http.Request, form form) error {
+		selector, err := deadSelector(form.Values)
 		if err != nil {
 			return err
 		}
 		const callsMax = 20 // each one is a transaction of at most store.DeadBatch dead letters
 		var all admin.DeadLettersChanged
 		for more, calls := true, 0; more && calls < callsMax; calls++ {
-			result, err := change(r.Context(), selector, server.OriginOf(w, r, principal))
+			result, err := change(r.Context(), selector, form.by)
 			if err != nil {
 				return err
 			}
