@@ -90,14 +90,14 @@ func newChart(
 		if i > 0 {
 			area = ""
 		}
-		c.Lines = append(c.Lines, line{Name: l.name, Now: format(newest[i]), Path: path, Area: area})
+		c.Lines = append(c.Lines, line{Name: l.name, Now: orDash(newest[i], format), Path: path, Area: area})
 	}
 	for k := range n {
 		t := tip{X: pointX(k, n), At: from.Add(span * time.Duration(k+1) / time.Duration(n)).UTC().Format(time.RFC3339)}
 		known := false
 		for i, l := range list {
 			known = known || !math.IsNaN(values[i][k])
-			t.Text = append(t.Text, strings.TrimSpace(l.name+" "+format(values[i][k])))
+			t.Text = append(t.Text, l.name+" "+orDash(values[i][k], format))
 		}
 		if known {
 			c.Points = append(c.Points, t)
@@ -161,12 +161,17 @@ func niceTop(v float64) float64 {
 	return v
 }
 
+// orDash returns a number as text; a dash if it is NaN.
+func orDash(v float64, format func(float64) string) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return format(v)
+}
+
 // formatRate returns a number of events.
 func formatRate(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "–"
-	case v != 0 && v < 10:
+	if v != 0 && v < 10 {
 		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 	}
 	return formatCount(v)
@@ -175,28 +180,10 @@ func formatRate(v float64) string {
 // formatSeconds returns a duration in milliseconds or seconds.
 func formatSeconds(v float64) string {
 	switch {
-	case math.IsNaN(v):
-		return "–"
 	case v >= 1:
 		return strconv.FormatFloat(v, 'f', 1, 64) + " s"
 	case v >= 0.01:
 		return strconv.FormatFloat(v*1000, 'f', 0, 64) + " ms"
 	}
 	return strings.TrimSuffix(strconv.FormatFloat(v*1000, 'f', 1, 64), ".0") + " ms"
-}
-
-// formatSize returns a size in bytes.
-func formatSize(v float64) string {
-	if math.IsNaN(v) {
-		return "–"
-	}
-	return formatBytes(int64(v))
-}
-
-// formatWhole returns a whole number.
-func formatWhole(v float64) string {
-	if math.IsNaN(v) {
-		return "–"
-	}
-	return formatCount(v)
 }

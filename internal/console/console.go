@@ -64,8 +64,8 @@ func New(c Config) (*Console, error) {
 	}
 	now := time.Now
 	s.clock.Store(&now)
-	s.flows.sealer, err = newSealer()
-	return s, err
+	s.flows.sealer = newSealer()
+	return s, nil
 }
 
 // SetIssuer makes the pages offer a sign-in at an issuer; nil: none.

@@ -39,14 +39,12 @@ type pending struct {
 }
 
 // newSealer returns the encryption of the cookies, with a new key.
-func newSealer() (cipher.AEAD, error) {
+func newSealer() cipher.AEAD {
 	var key [32]byte
-	_, _ = rand.Read(key[:]) // it never returns an error
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		return nil, fmt.Errorf("create a cipher: %w", err)
-	}
-	return cipher.NewGCMWithRandomNonce(block)
+	_, _ = rand.Read(key[:])                         // it never returns an error
+	block, _ := aes.NewCipher(key[:])                // the length of the key is valid
+	sealer, _ := cipher.NewGCMWithRandomNonce(block) // AES is valid
+	return sealer
 }
 
 // sealedFor separates the cookies from other texts under the key.

@@ -95,10 +95,10 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"plants in the queue", func(s sample) float64 { return s.queued }}),
-		newChart("size", "Size on disk", samples, now, span, formatSize,
+		newChart("size", "Size on disk", samples, now, span, formatBytes,
 			series{"store", func(s sample) float64 { return s.store }},
 			series{"write-ahead log", func(s sample) float64 { return s.wal }}),
-		newChart("plants", "Stored plants", samples, now, span, formatWhole,
+		newChart("plants", "Stored plants", samples, now, span, formatCount,
 			series{"plants", func(s sample) float64 { return s.plants }}),
 	}
 }
@@ -111,7 +111,7 @@ func (c *Console) tiles(o overview) []tile {
 	}
 	latency, errors := lines["latency"], lines["errors"]
 	tiles := []tile{
-		{"plants", "Plants stored", formatWhole(orNaN(o.Plants)), ""},
+		{"plants", "Plants stored", orDash(orNaN(o.Plants), formatCount), ""},
 		{"creates", "Created a second", lines["creates"][0].Now, ""},
 		{"latency", latencyName, latency[0].Now, "p99; p50 " + latency[1].Now},
 		{"errors", "Errors a second", errors[0].Now, "server errors; client errors " + errors[1].Now},
@@ -119,17 +119,18 @@ func (c *Console) tiles(o overview) []tile {
 	}
 	if o.StoreBytes != nil {
 		tiles = append(tiles, tile{
-			"size", "Size of the store", formatBytes(*o.StoreBytes), "write-ahead log " + formatSize(orNaN(o.WALBytes)),
+			"size", "Size of the store", formatBytes(float64(*o.StoreBytes)),
+			"write-ahead log " + orDash(orNaN(o.WALBytes), formatBytes),
 		})
 	}
 	if o.DiskFreeBytes != nil {
-		tiles = append(tiles, tile{"free", "Free on the disk", formatBytes(*o.DiskFreeBytes), ""})
+		tiles = append(tiles, tile{"free", "Free on the disk", formatBytes(float64(*o.DiskFreeBytes)), ""})
 	}
 	if o.Backups {
 		t := tile{"backup", "Last backup", "none", ""}
 		switch {
 		case o.LastBackup != nil:
-			t.Value, t.Note = formatAge(c.now().Sub(o.LastBackup.At))+" ago", formatBytes(o.LastBackup.Bytes)
+			t.Value, t.Note = formatAge(c.now().Sub(o.LastBackup.At))+" ago", formatBytes(float64(o.LastBackup.Bytes))
 		case o.BackupsError != "":
 			t.Value = "–"
 		}
@@ -152,7 +153,7 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	}
 	size, free := orNaN(s.StoreBytes), orNaN(s.DiskFreeBytes)
 	if free < max(1<<30, size*freeFactorMin) {
-		add("The disk of the store has only "+formatSize(free)+" free.",
+		add("The disk of the store has only "+formatBytes(free)+" free.",
 			"Free space, or move the store to a larger disk.", theStore)
 	}
 	if orNaN(s.WALBytes) > orNaN(s.WALMaxBytes) {

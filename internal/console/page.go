@@ -78,7 +78,7 @@ var functions = template.FuncMap{
 		return template.HTML(t.UTC().Format(layout))
 	},
 	"icon":   icon,
-	"bytes":  formatBytes,
+	"bytes":  func(n int64) string { return formatBytes(float64(n)) },
 	"count":  func(n int64) string { return formatCount(float64(n)) },
 	"join":   strings.Join,
 	"lower":  strings.ToLower,
@@ -243,16 +243,12 @@ func (c *Console) record(
 }
 
 // formatBytes returns a size in binary units.
-func formatBytes(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
+func formatBytes(n float64) string {
+	units, unit, decimals := []string{"B", "KiB", "MiB", "GiB", "TiB"}, 0, 0
+	for n >= 1024 && unit < len(units)-1 {
+		n, unit, decimals = n/1024, unit+1, 1
 	}
-	if unit == 0 {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	return strconv.FormatFloat(value, 'f', 1, 64) + " " + units[unit]
+	return strconv.FormatFloat(n, 'f', decimals, 64) + " " + units[unit]
 }
 
 // formatCount returns a number with a narrow space between groups of three digits.
