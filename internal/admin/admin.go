@@ -134,13 +134,3 @@ var (
 	errUnreadable = plant.Errorf(plant.CodeStoreUnavailable, "the server could not read the store; send the request again")
 	errShutdown   = plant.Errorf(plant.CodeShuttingDown, "the server is shutting down; send the request again")
 )
-
-// invalidQuery returns the error for a selection that a client sent.
-func invalidQuery(format string, args ...any) error {
-	return plant.Errorf(plant.CodeQueryInvalid, format, args...)
-}
-
-// invalidInput returns the error for a value that a client sent.
-func invalidInput(format string, args ...any) error {
-	return plant.Errorf(plant.CodeInputInvalid, format, args...)
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -169,7 +170,7 @@ func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v Audit
 	fault, damaged := errors.AsType[*audit.Fault](err)
 	switch {
 	case errors.Is(err, store.ErrAuditPruned):
-		return v, invalidQuery("%v", err)
+		return v, plant.InvalidQuery("%v", err)
 	case err != nil && !damaged:
 		return v, s.unreadable(err)
 	}

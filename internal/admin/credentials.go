@@ -81,7 +81,7 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 		return page, err
 	}
 	if q.Kind != "" && !slices.Contains([]string{KindToken, KindSubject, KindJWT}, q.Kind) {
-		return page, invalidQuery("kind must be token, subject or jwt; got %.100q", q.Kind)
+		return page, plant.InvalidQuery("kind must be token, subject or jwt; got %.100q", q.Kind)
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -166,13 +166,13 @@ func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (to
 func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Minted, err error) {
 	switch {
 	case n.Scopes == 0 || !auth.Grantable.Has(n.Scopes):
-		return m, invalidInput("a token needs one or more of the scopes %s",
+		return m, plant.InvalidInput("a token needs one or more of the scopes %s",
 			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	case n.Lifetime < 0 || n.Lifetime > LifetimeMax:
-		return m, invalidInput("the lifetime must be at most 100 years")
+		return m, plant.InvalidInput("the lifetime must be at most 100 years")
 	}
 	if err := auth.CheckName(n.Name); err != nil {
-		return m, invalidInput("%v", err)
+		return m, plant.InvalidInput("%v", err)
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		t, secret := auth.NewToken(n.Name, n.Scopes, n.Lifetime)
@@ -193,9 +193,9 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Minted, err error) {
 	switch {
 	case auth.LooksLikeSecret(r.Name):
-		return m, invalidInput("the name has the form of a secret")
+		return m, plant.InvalidInput("the name has the form of a secret")
 	case r.Lifetime < 0 || r.Lifetime > LifetimeMax || r.Overlap < 0 || r.Overlap > LifetimeMax:
-		return m, invalidInput("the lifetime and the overlap must be at most 100 years")
+		return m, plant.InvalidInput("the lifetime and the overlap must be at most 100 years")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		t, secret := auth.NewToken(r.Name, 0, r.Lifetime)
@@ -227,7 +227,7 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 			return nil, err
 		}
 	} else if auth.LooksLikeSecret(r.Tokens.Name) {
-		return nil, invalidInput("the name has the form of a secret")
+		return nil, plant.InvalidInput("the name has the form of a secret")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		tokens, err := s.revoke(ctx, r, by)
@@ -259,15 +259,15 @@ func (s *Service) checkIdentity(r Revocation) (Revocation, error) {
 	r.Issuer = cmp.Or(r.Issuer, configured)
 	switch {
 	case r.Issuer == "":
-		return r, invalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
+		return r, plant.InvalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
 	case configured != "" && r.Issuer != configured:
-		return r, invalidInput("issuer must be %q, the issuer of the server, which refuses other JWTs", configured)
+		return r, plant.InvalidInput("issuer must be %q, the issuer of the server, which refuses other JWTs", configured)
 	}
 	if err := oidc.CheckIssuer(r.Issuer); err != nil {
-		return r, invalidInput("issuer: %v", err)
+		return r, plant.InvalidInput("issuer: %v", err)
 	}
 	if err := oidc.CheckIdentifier(r.Identifier); err != nil {
-		return r, invalidInput("the subject or JWT id %v", err)
+		return r, plant.InvalidInput("the subject or JWT id %v", err)
 	}
 	return r, nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
+
+	"plantstore/internal/plant"
 )
 
 // PageMax is the largest number of elements on a page.
@@ -43,7 +45,7 @@ func parseCursor(cursor string) (n int64, text string, err error) {
 	return int64(binary.BigEndian.Uint64(b[1:])), string(b[cursorBytes:]), nil
 }
 
-var errCursor = invalidQuery(
+var errCursor = plant.InvalidQuery(
 	"cursor must be the next of an earlier page; send the request without it for the first page")
 
 // cursorAfter returns the cursor of the page that starts after an id; empty if no id is greater.

@@ -146,25 +146,25 @@ var importID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 // check checks the values, and sets a missing format.
 func (n *NewImport) check() error {
 	if !importID.MatchString(n.ID) || n.ID == "." || n.ID == ".." {
-		return invalidQuery("the id of an import has 1 to 64 letters, digits, '.', '_' and '-'; got %.100q", n.ID)
+		return plant.InvalidQuery("the id of an import has 1 to 64 letters, digits, '.', '_' and '-'; got %.100q", n.ID)
 	}
 	if len(n.Name) > fileNameBytesMax {
-		return invalidQuery("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax)
+		return plant.InvalidQuery("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax)
 	}
 	if n.Format == "" {
 		format, _, ok := dump.DetectPath(n.Name)
 		if !ok {
-			return invalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
+			return plant.InvalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
 		}
 		n.Format = format
 	}
 	format, err := dump.ParseFormat(string(n.Format))
 	if err != nil {
-		return invalidQuery("%.200v", err)
+		return plant.InvalidQuery("%.200v", err)
 	}
 	n.Format = format // ndjson is jsonl
 	if _, err := importer.ParseReaction(string(n.OnConflict)); err != nil {
-		return invalidQuery("%.200v", err)
+		return plant.InvalidQuery("%.200v", err)
 	}
 	return nil
 }

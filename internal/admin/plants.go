@@ -52,7 +52,7 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 	}
 	if q.After != nil {
 		if q.Cursor != "" {
-			return Page{}, invalidQuery("send after or cursor, not both")
+			return Page{}, plant.InvalidQuery("send after or cursor, not both")
 		}
 		if q.Cursor = cursorAfter(*q.After); q.Cursor == "" { // no id is greater
 			return Page{}, nil

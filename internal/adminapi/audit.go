@@ -7,6 +7,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/plant"
 )
 
 func (a *API) listAudit(c *call) (any, error) {
@@ -33,7 +34,7 @@ func (a *API) verifyAudit(c *call) (_ any, err error) {
 	var expected audit.Link
 	if c.query.Has("expect") {
 		if expected, err = audit.ParseLink(c.query.Get("expect")); err != nil {
-			return nil, invalidQuery("expect: %v", err)
+			return nil, plant.InvalidQuery("expect: %v", err)
 		}
 	}
 	if err := http.NewResponseController(c.w).SetWriteDeadline(time.Time{}); err != nil { // a long log takes long

@@ -45,20 +45,16 @@ func (c *call) read(members map[string]any) (given map[string]bool, err error) {
 		into, ok := members[name]
 		switch {
 		case !ok:
-			return nil, invalidBody("unknown member %q; use %s", server.Shorten(name),
+			return nil, plant.InvalidInput("unknown member %q; use %s", server.Shorten(name),
 				strings.Join(slices.Sorted(maps.Keys(members)), ", "))
 		case given[name]:
 			return nil, plant.Errorf(plant.CodeMemberTwice, "member %s occurs twice; send it once", name)
 		case string(value) == "null" || json.Unmarshal(value, into) != nil:
-			return nil, invalidBody("%s must be %s; got %s", name, kindOf(into), server.Shorten(string(value)))
+			return nil, plant.InvalidInput("%s must be %s; got %s", name, kindOf(into), server.Shorten(string(value)))
 		}
 		given[name] = true
 	}
 	return given, nil
-}
-
-func invalidBody(format string, args ...any) error {
-	return plant.Errorf(plant.CodeInputInvalid, format, args...)
 }
 
 // kindOf returns the type of a member for a message.

@@ -7,6 +7,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 )
 
 func (a *API) listCredentials(c *call) (any, error) {
@@ -16,7 +17,7 @@ func (a *API) listCredentials(c *call) (any, error) {
 	}
 	q := admin.CredentialQuery{Cursor: c.query.Get("cursor"), Kind: c.query.Get("kind"), Limit: limit}
 	if c.query.Has("kind") && q.Kind == "" {
-		return nil, invalidQuery("kind is empty; use token, subject or jwt, or omit it")
+		return nil, plant.InvalidQuery("kind is empty; use token, subject or jwt, or omit it")
 	}
 	return a.service.Credentials(c.Context(), q)
 }
@@ -33,13 +34,13 @@ func (a *API) mint(c *call) (any, error) {
 		return nil, err
 	}
 	if given["expires_in"] == noExpiry {
-		return nil, invalidBody("send expires_in, the lifetime in seconds, or no_expiry with the value true")
+		return nil, plant.InvalidInput("send expires_in, the lifetime in seconds, or no_expiry with the value true")
 	}
 	if n.Lifetime, err = secondsOf("expires_in", expiresIn, given["expires_in"]); err != nil {
 		return nil, err
 	}
 	if n.Scopes, err = auth.ParseScopes(strings.Join(scopes, " ")); err != nil {
-		return nil, invalidBody("scopes: %v", err)
+		return nil, plant.InvalidInput("scopes: %v", err)
 	}
 	return a.service.Mint(c.Context(), n, c.by())
 }
@@ -66,7 +67,7 @@ func (a *API) rotate(c *call) (any, error) {
 func secondsOf(name string, n int64, given bool) (time.Duration, error) {
 	const most = int64(admin.LifetimeMax / time.Second)
 	if given && (n < 1 || n > most) {
-		return 0, invalidBody("%s must be a number of seconds from 1 to %d; got %d", name, most, n)
+		return 0, plant.InvalidInput("%s must be a number of seconds from 1 to %d; got %d", name, most, n)
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -87,17 +88,18 @@ func (a *API) revoke(c *call) (any, error) {
 		count--
 	}
 	if count != 1 || given["issuer"] && !identity {
-		return nil, invalidBody("send one of id, name, secret_sha256, subject and jwt_id; issuer only with the last two")
+		return nil, plant.InvalidInput(
+			"send one of id, name, secret_sha256, subject and jwt_id; issuer only with the last two")
 	}
 	switch {
 	case given["id"] && v.Tokens.ID < 1:
-		return nil, invalidBody("id must be at least 1; got %d", v.Tokens.ID)
+		return nil, plant.InvalidInput("id must be at least 1; got %d", v.Tokens.ID)
 	case given["name"] && v.Tokens.Name == "":
-		return nil, invalidBody("name is empty")
+		return nil, plant.InvalidInput("name is empty")
 	case given["secret_sha256"]:
 		b, err := hex.DecodeString(hash)
 		if err != nil || len(b) != len(v.Tokens.Hash) {
-			return nil, invalidBody("secret_sha256 must be the SHA-256 of a secret in 64 hexadecimal digits")
+			return nil, plant.InvalidInput("secret_sha256 must be the SHA-256 of a secret in 64 hexadecimal digits")
 		}
 		copy(v.Tokens.Hash[:], b)
 	case given["subject"]:

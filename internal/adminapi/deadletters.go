@@ -5,6 +5,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -21,9 +22,9 @@ func changeDead(
 		case err != nil:
 			return nil, err
 		case all == (given["webhook_id"] || given["plant_id"]):
-			return nil, invalidBody("send webhook_id, plant_id or both, or all with the value true alone")
+			return nil, plant.InvalidInput("send webhook_id, plant_id or both, or all with the value true alone")
 		case given["webhook_id"] && selector.Webhook < 1:
-			return nil, invalidBody("webhook_id must be at least 1; got %d", selector.Webhook)
+			return nil, plant.InvalidInput("webhook_id must be at least 1; got %d", selector.Webhook)
 		}
 		if given["plant_id"] {
 			selector.Plant = &plantID

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/plant"
 )
 
 func (a *API) getPlant(c *call) (any, error) {
@@ -78,7 +79,7 @@ func (a *API) countPlants(c *call) (any, error) {
 
 func (a *API) searchPlants(c *call) error {
 	if !c.query.Has("name") && !c.query.Has("tag") {
-		return invalidQuery("the search needs name, a part of the name, or tag")
+		return plant.InvalidQuery("the search needs name, a part of the name, or tag")
 	}
 	limit, err := c.query.limit(admin.SearchMax)
 	if err != nil {

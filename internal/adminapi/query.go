@@ -19,33 +19,29 @@ type query struct{ url.Values }
 func parseQuery(text string, names []string) (query, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
-		return query{}, invalidQuery("the query is not of the form name=value&name=value with percent-encoding")
+		return query{}, plant.InvalidQuery("the query is not of the form name=value&name=value with percent-encoding")
 	}
 	for name, list := range values {
 		switch known := slices.Contains(names, name); {
 		case !known && len(names) == 0:
-			return query{}, invalidQuery("the path has no query parameters; got %q", server.Shorten(name))
+			return query{}, plant.InvalidQuery("the path has no query parameters; got %q", server.Shorten(name))
 		case !known:
-			return query{}, invalidQuery("unknown query parameter %q; use %s", server.Shorten(name),
+			return query{}, plant.InvalidQuery("unknown query parameter %q; use %s", server.Shorten(name),
 				strings.Join(names, ", "))
 		case len(list) > 1:
-			return query{}, invalidQuery("query parameter %s occurs %d times; send it once", name, len(list))
+			return query{}, plant.InvalidQuery("query parameter %s occurs %d times; send it once", name, len(list))
 		case list[0] == "" && name == "cursor":
-			return query{}, invalidQuery("cursor is empty; omit it for the first page")
+			return query{}, plant.InvalidQuery("cursor is empty; omit it for the first page")
 		case !utf8.ValidString(list[0]):
-			return query{}, invalidQuery("query parameter %s must be UTF-8 with percent-encoding", name)
+			return query{}, plant.InvalidQuery("query parameter %s must be UTF-8 with percent-encoding", name)
 		}
 	}
 	return query{values}, nil
 }
 
-func invalidQuery(format string, args ...any) error {
-	return plant.Errorf(plant.CodeQueryInvalid, format, args...)
-}
-
 // mustBe returns the error for a parameter that breaks a rule.
 func mustBe(name, rule, got string) error {
-	return invalidQuery("%s must be %s; got %q", name, rule, server.Shorten(got))
+	return plant.InvalidQuery("%s must be %s; got %q", name, rule, server.Shorten(got))
 }
 
 // tag returns the parameter tag; no tag without it.

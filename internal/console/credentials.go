@@ -55,7 +55,7 @@ var overlaps = []lifetime{
 func chosen(list []lifetime, value string) (time.Duration, error) {
 	i := slices.IndexFunc(list, func(l lifetime) bool { return l.Value == value })
 	if i < 0 {
-		return 0, plant.Errorf(plant.CodeInputInvalid, "choose one of the times of the form")
+		return 0, plant.InvalidInput("choose one of the times of the form")
 	}
 	return list[i].time, nil
 }
@@ -94,7 +94,7 @@ func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form fo
 		n.Scopes, err = n.Scopes|scope, errors.Join(err, errScope)
 	}
 	if err != nil {
-		return plant.Errorf(plant.CodeInputInvalid, "choose one or more of the scopes of the form")
+		return plant.InvalidInput("choose one or more of the scopes of the form")
 	}
 	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
 		return c.showFault(w, r, n.Name, err)
@@ -130,7 +130,7 @@ func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form 
 func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, form form) error {
 	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
 	if err != nil || id == 0 {
-		return plant.Errorf(plant.CodeInputInvalid, "id must be the id of a credential; got %.100q", form.Get("id"))
+		return plant.InvalidInput("id must be the id of a credential; got %.100q", form.Get("id"))
 	}
 	_, err = c.Operations.Revoke(r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, form.by)
 	return redirectAfter(w, err, "/credentials?done=revoked")

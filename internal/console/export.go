@@ -20,7 +20,7 @@ import (
 func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
 	format := dump.Format(r.URL.Query().Get("format"))
 	if format != dump.CSV && format != dump.JSONL {
-		return plant.Errorf(plant.CodeQueryInvalid, "format must be csv or jsonl")
+		return plant.InvalidQuery("format must be csv or jsonl")
 	}
 	adminapi.Attach(w, format, "plants."+string(format))
 	if r.Method == http.MethodHead {

@@ -112,7 +112,7 @@ func (c *Console) receiveForm(w http.ResponseWriter, r *http.Request, principal 
 // formFile returns the fields of a form, and the file after them.
 func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, err error) {
 	const fieldBytesMax, fieldsMax = 100, 10
-	bad := plant.Errorf(plant.CodeInputInvalid, "the form must have a file after its other fields")
+	bad := plant.InvalidInput("the form must have a file after its other fields")
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return nil, nil, bad
@@ -124,7 +124,7 @@ func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, 
 		case err != nil:
 			return nil, nil, plantErrorOr(err, bad)
 		case part.FormName() == "file" && part.FileName() == "":
-			return nil, nil, plant.Errorf(plant.CodeInputInvalid, "choose a file")
+			return nil, nil, plant.InvalidInput("choose a file")
 		case part.FormName() == "file":
 			return fields, part, nil
 		}

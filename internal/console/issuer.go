@@ -106,7 +106,7 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 }
 
 // errOtherFlow refuses a response that was forged or repeated, or came too late.
-var errOtherFlow = plant.Errorf(plant.CodeQueryInvalid,
+var errOtherFlow = plant.InvalidQuery(
 	"This sign-in did not begin in this browser, has ended, or began more than 10 minutes ago. Sign in again.")
 
 func errNoAccess(client *oidc.Client, principal auth.Principal) error {

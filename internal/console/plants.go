@@ -46,7 +46,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
-			return plant.Errorf(plant.CodeQueryInvalid, "id must be a 64-bit integer; got %q", id)
+			return plant.InvalidQuery("id must be a 64-bit integer; got %q", id)
 		}
 		redirect(w, "/plants/"+strconv.FormatInt(n, 10))
 		return nil
@@ -86,7 +86,7 @@ func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantLi
 func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	q, search := searchOf(r)
 	if !search {
-		return plant.Errorf(plant.CodeQueryInvalid, "the search needs name or tag")
+		return plant.InvalidQuery("the search needs name or tag")
 	}
 	return c.api.SendSearch(w, r, q)
 }

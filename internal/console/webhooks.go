@@ -89,7 +89,7 @@ func changeDead(
 
 // deadSelector returns the dead letters that a form selects: one, all of a webhook, or all.
 func deadSelector(form url.Values) (s store.DeadSelector, err error) {
-	invalid := plant.Errorf(plant.CodeInputInvalid, "select one dead letter, all of a webhook, or all")
+	invalid := plant.InvalidInput("select one dead letter, all of a webhook, or all")
 	if form.Has("all") {
 		if len(form) > 1 {
 			return s, invalid

@@ -19,6 +19,16 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// InvalidQuery returns the error for a parameter of a request to the admin listener.
+func InvalidQuery(format string, args ...any) *Error {
+	return Errorf(CodeQueryInvalid, format, args...)
+}
+
+// InvalidInput returns the error for a member of a body, or a field of a form, that the admin listener received.
+func InvalidInput(format string, args ...any) *Error {
+	return Errorf(CodeInputInvalid, format, args...)
+}
+
 // Faults collects the validation errors of one plant, so that one response has
 // all of them. The zero value is ready to use.
 type Faults struct {

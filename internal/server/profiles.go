@@ -43,11 +43,10 @@ func profile(h http.Handler, always bool) HandlerFunc {
 		}
 		const secondsMax = 60
 		if n, err := strconv.Atoi(seconds); seconds != "" && (err != nil || n < 1 || n > secondsMax) {
-			return plant.Errorf(plant.CodeQueryInvalid,
-				"seconds must be an integer from 1 to %d; got %q", secondsMax, Shorten(seconds))
+			return plant.InvalidQuery("seconds must be an integer from 1 to %d; got %q", secondsMax, Shorten(seconds))
 		}
 		if r.FormValue("debug") != "" {
-			return plant.Errorf(plant.CodeQueryInvalid, "seconds and debug cannot be combined; omit one")
+			return plant.InvalidQuery("seconds and debug cannot be combined; omit one")
 		}
 		select {
 		case running <- struct{}{}:
