@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // proxies are the addresses of the trusted proxies.
@@ -38,9 +40,9 @@ func (p proxies) client(r *http.Request) netip.Addr {
 	case len(forwarded) > 0 && len(forwardedFor) > 0:
 		return peer
 	case len(forwarded) > 0:
-		return p.walk(peer, hops{lines: forwarded}, forwardedAddress)
+		return p.walk(peer, forwarded, forwardedAddress)
 	default:
-		return p.walk(peer, hops{lines: forwardedFor}, listedAddress)
+		return p.walk(peer, forwardedFor, listedAddress)
 	}
 }
 
@@ -53,26 +55,30 @@ func (p proxies) forwarded(r *http.Request) netip.Addr {
 	return netip.Addr{}
 }
 
-// walk reads the hops from the last one on and returns the address of the client.
-func (p proxies) walk(peer netip.Addr, h hops, parse func(string) (netip.Addr, bool)) netip.Addr {
-	client := peer
-	for n := 0; ; n++ {
-		element, ok := h.last()
-		switch {
-		case !ok:
-			return client
-		case n == hopsMax || len(element) > hopBytesMax:
+// walk reads the elements of a header from the last one on, and returns the address of the client. A comma in a quoted
+// string also splits an element: the part after it has an unpaired quote or a backslash outside quotes, and is not
+// valid.
+func (p proxies) walk(peer netip.Addr, lines []string, parse func(string) (netip.Addr, bool)) netip.Addr {
+	client, rest := peer, strings.Join(lines, ",") // RFC 9110 section 5.3: several lines are one list
+	for n, more := 0, true; more; n++ {
+		comma := strings.LastIndexByte(rest, ',')
+		element := strings.Trim(rest[comma+1:], " \t")
+		rest, more = rest[:max(comma, 0)], comma >= 0
+		if n == hopsMax || len(element) > hopBytesMax {
 			return peer
-		case element == "": // RFC 9110 section 5.6.1.2: an empty element of a list means nothing
+		}
+		if element == "" { // RFC 9110 section 5.6.1.2: an empty element of a list means nothing
 			continue
 		}
+		var ok bool
 		if client, ok = parse(element); !ok {
 			return peer
 		}
 		if !p.trust(client) {
-			return client
+			break
 		}
 	}
+	return client
 }
 
 // peerOf returns the address of the other end of the connection.
@@ -88,32 +94,6 @@ func (h *handler) clientText(r *http.Request) string {
 		return host
 	}
 	return h.proxies.client(r).String()
-}
-
-// hops are the elements of a header that is a list, on one line or several (RFC 9110 section 5.3).
-type hops struct {
-	lines  []string // of the header
-	rest   string   // of the last line, if inside is set
-	inside bool
-}
-
-// last removes the last element and returns it. A comma in a quoted string also splits an element: the part that last
-// returns then has an unpaired quote or a backslash outside quotes, and is not valid.
-func (h *hops) last() (element string, ok bool) {
-	if len(h.lines) == 0 {
-		return "", false
-	}
-	if !h.inside {
-		h.rest, h.inside = h.lines[len(h.lines)-1], true
-	}
-	comma := strings.LastIndexByte(h.rest, ',')
-	element = strings.Trim(h.rest[comma+1:], " \t")
-	if comma >= 0 {
-		h.rest = h.rest[:comma]
-	} else {
-		h.lines, h.inside = h.lines[:len(h.lines)-1], false
-	}
-	return element, true
 }
 
 // listedAddress parses an element of X-Forwarded-For, which no standard defines: an IPv4 address, or an IPv6 address
@@ -174,12 +154,7 @@ func forwardedPair(element string) (name, value, rest string, ok bool) {
 
 // tokenBytes returns the length of the token (RFC 9110 section 5.6.2) at the start of a text.
 func tokenBytes(text string) int {
-	for i := range len(text) {
-		if !alphanumericOr(text[i:i+1], "!#$%&'*+-.^_`|~") {
-			return i
-		}
-	}
-	return len(text)
+	return len(text) - len(strings.TrimLeftFunc(text, httpguts.IsTokenRune))
 }
 
 // nodeAddress parses a node of RFC 7239 section 6: an IPv4 address, or an IPv6 address in brackets, with or without a
@@ -204,10 +179,10 @@ func nodeAddress(node string, obfuscated bool) (netip.Addr, bool) {
 
 func validPort(port string, obfuscated bool) bool {
 	if name, ok := strings.CutPrefix(port, "_"); ok {
-		return obfuscated && name != "" && alphanumericOr(name, "._-")
+		return obfuscated && name != "" && hasOnly(name, alphanumeric+"._-")
 	}
 	const digitsMax = 5
-	return port != "" && len(port) <= digitsMax && strings.Trim(port, "0123456789") == ""
+	return port != "" && len(port) <= digitsMax && hasOnly(port, "0123456789")
 }
 
 // plainAddress parses an IP address without a zone: a zone has a meaning only on the machine of the proxy. An

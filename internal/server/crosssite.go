@@ -72,7 +72,7 @@ func withoutPort(host string) string {
 	if strings.HasSuffix(host, "]") {
 		return host
 	}
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && hasOnly(host[i+1:], "0123456789") {
 		return host[:i]
 	}
 	return host
@@ -89,7 +89,7 @@ func parseHost(host string) (string, bool) {
 	const bytesMax = 253 // RFC 1035 section 2.3.4, as text
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	const characters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
-	return host, host != "" && len(host) <= bytesMax && strings.Trim(host, characters) == ""
+	return host, host != "" && len(host) <= bytesMax && hasOnly(host, characters)
 }
 
 // ParseHost returns the canonical form of an entry of Config.AdminHosts. It returns an error if the text is not a host

@@ -28,20 +28,14 @@ func (h *handler) loggedPath(path string) string {
 // plainSegment reports whether a segment of a path is too short for a token, and has no encoded character.
 func plainSegment(segment string) bool {
 	const bytesMax = 20
-	return len(segment) <= bytesMax && alphanumericOr(segment, "._-") && !auth.LooksLikeSecret(strings.ToLower(segment))
+	return len(segment) <= bytesMax && hasOnly(segment, alphanumeric+"._-") &&
+		!auth.LooksLikeSecret(strings.ToLower(segment))
 }
 
-// alphanumericOr reports whether each character of a text is an ASCII letter, a digit or one of others.
-func alphanumericOr(text, others string) bool {
-	for i := range len(text) {
-		c := text[i]
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alphanumeric && strings.IndexByte(others, c) < 0 {
-			return false
-		}
-	}
-	return true
-}
+const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// hasOnly reports whether a text has only these characters.
+func hasOnly(text, characters string) bool { return strings.Trim(text, characters) == "" }
 
 const unknownMethod = "(unknown)"
 

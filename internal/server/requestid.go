@@ -33,6 +33,6 @@ func newRequestID() string {
 // set, and not a token.
 func validID(id string) bool {
 	const bytesMax = 128
-	return id != "" && len(id) <= bytesMax && alphanumericOr(id, "._~+/=:@-") &&
+	return id != "" && len(id) <= bytesMax && hasOnly(id, alphanumeric+"._~+/=:@-") &&
 		!auth.LooksLikeSecret(id) && !auth.LooksLikeSecret(strings.ToLower(id)) // a JWT is case-sensitive
 }
