@@ -125,8 +125,8 @@ func (c *Console) try(w http.ResponseWriter, r *http.Request, form form) error {
 	request.Header.Set("Content-Type", "application/json")
 	content.describe(request)
 	response := server.ServePublic(w, r, request)
-	content.Sent, content.Status, content.Answer = true, response.Status, string(response.Body)
-	for name, values := range response.Header {
+	content.Sent, content.Status, content.Answer = true, response.Status, response.Body.String()
+	for name, values := range response.Header() {
 		content.Header = append(content.Header, headerField{name, strings.Join(values, ", ")})
 	}
 	slices.SortFunc(content.Header, func(a, b headerField) int { return strings.Compare(a.Name, b.Name) })

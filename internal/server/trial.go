@@ -16,43 +16,35 @@ func PublicDocument(w http.ResponseWriter) *apidoc.Document {
 	return w.(*responseRecorder).handler.public.routes.document
 }
 
-// Trial is a whole response.
-type Trial struct {
-	Status int
-	Header http.Header
-	Body   []byte
-}
-
 // ServePublic handles a request as the public listener does, with its checks, limits, log line and metrics, and returns
 // the response. w and r are the arguments of a HandlerFunc of the admin listener; the request comes from the client of
 // r. Its URL has no host, as in a server.
-func ServePublic(w http.ResponseWriter, r, request *http.Request) Trial {
+func ServePublic(w http.ResponseWriter, r, request *http.Request) *Trial {
 	public := w.(*responseRecorder).handler.public
 	// The connection of r belongs to the admin listener.
 	ctx := context.WithValue(r.Context(), connKey{}, (*listen.Conn)(nil))
 	request = request.WithContext(ctx)
 	request.RemoteAddr = r.RemoteAddr
-	var t trialWriter
-	t.header = http.Header{}
-	public.ServeHTTP(&t, request)
-	return Trial{Status: t.status, Header: t.header, Body: t.body.Bytes()}
+	t := &Trial{header: http.Header{}}
+	public.ServeHTTP(t, request)
+	return t
 }
 
-// trialWriter stores a response.
-type trialWriter struct {
-	status int
+// Trial is a whole response, and the http.ResponseWriter that stored it.
+type Trial struct {
+	Status int
+	Body   bytes.Buffer
 	header http.Header
-	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (t *trialWriter) Header() http.Header { return t.header }
+func (t *Trial) Header() http.Header { return t.header }
 
 // WriteHeader implements http.ResponseWriter. It adds the Date, as net/http does.
-func (t *trialWriter) WriteHeader(status int) {
-	t.status = status
+func (t *Trial) WriteHeader(status int) {
+	t.Status = status
 	t.header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 }
 
 // Write implements http.ResponseWriter.
-func (t *trialWriter) Write(p []byte) (int, error) { return t.body.Write(p) }
+func (t *Trial) Write(p []byte) (int, error) { return t.Body.Write(p) }
