@@ -24,13 +24,9 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
-var Document = sync.OnceValues(func() ([]byte, error) {
-	source, err := apidoc.New(documentSource, nil, plant.Catalogue())
-	if err != nil {
-		return nil, err
-	}
-	return source.JSON()
+// Document returns the OpenAPI document of the API. The caller must not change it.
+var Document = sync.OnceValues(func() (*apidoc.Document, error) {
+	return apidoc.New(documentSource, nil, plant.Catalogue())
 })
 
 // API is the HTTP API. Its methods are handlers of type server.HandlerFunc.
@@ -57,7 +53,7 @@ func (a *API) Routes() ([]server.Route, error) {
 	}
 	routes := append(a.routes(), server.Route{
 		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
-			server.WriteJSON(c.w, http.StatusOK, document)
+			server.WriteJSON(c.w, http.StatusOK, document.JSON)
 			return nil
 		}),
 	})

@@ -4,9 +4,11 @@ package apidoc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -14,22 +16,33 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Source is a document whose source is filled in.
-type Source struct{ root yaml.Node }
+// Document is an OpenAPI document.
+type Document struct {
+	JSON []byte // application/json
+	YAML []byte // application/yaml (RFC 9512)
 
-// New fills in a source: it replaces the names in braces by texts, and {errorTable} by a table of errors. The same
-// input gives the same forms, byte by byte.
-func New(source []byte, texts map[string]string, entries []plant.Entry) (*Source, error) {
-	s := &Source{}
-	if err := yaml.Unmarshal(source, &s.root); err != nil {
+	Title, Version, Summary string
+	Servers                 []Server
+	HTML                    template.HTML // the rest of the document, for a page with Style
+}
+
+// New returns the document of a source: it replaces the names in braces by texts, and {errorTable} by a table of
+// errors. The same input gives the same forms, byte by byte.
+func New(source []byte, texts map[string]string, entries []plant.Entry) (*Document, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(source, &root); err != nil {
 		return nil, fmt.Errorf("read the API document: %w", err)
 	}
 	names := []string{"{errorTable}", errorTable(entries)}
 	for name, text := range texts {
 		names = append(names, "{"+name+"}", text)
 	}
-	replace(&s.root, strings.NewReplacer(names...))
-	return s, nil
+	replace(&root, strings.NewReplacer(names...))
+	d := &Document{}
+	if err := cmp.Or(d.writeYAML(&root), d.writeJSON(&root), d.writeHTML()); err != nil {
+		return nil, fmt.Errorf("write the API document: %w", err)
+	}
+	return d, nil
 }
 
 func errorTable(entries []plant.Entry) string {
@@ -56,30 +69,27 @@ func replace(node *yaml.Node, names *strings.Replacer) {
 	}
 }
 
-// YAML returns the document as application/yaml (RFC 9512).
-func (s *Source) YAML() ([]byte, error) {
+func (d *Document) writeYAML(root *yaml.Node) error {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(&s.root), encoder.Close()); err != nil {
-		return nil, fmt.Errorf("write the API document in YAML: %w", err)
-	}
-	return out.Bytes(), nil
+	err := errors.Join(encoder.Encode(root), encoder.Close())
+	d.YAML = out.Bytes()
+	return err
 }
 
-// JSON returns the document as application/json. It encodes the nodes without decoding their values, which would lose
-// the order of the members and round the bounds of int64 to floats.
-func (s *Source) JSON() ([]byte, error) {
-	compact, err := appendNode(nil, s.root.Content[0])
+// writeJSON encodes the nodes without decoding their values, which would lose the order of the members and round the
+// bounds of int64 to floats.
+func (d *Document) writeJSON(root *yaml.Node) error {
+	compact, err := appendNode(nil, root.Content[0])
 	if err != nil {
-		return nil, fmt.Errorf("write the API document in JSON: %w", err)
+		return err
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, compact, "", "  "); err != nil {
-		return nil, fmt.Errorf("write the API document in JSON: %w", err)
-	}
+	err = json.Indent(&out, compact, "", "  ")
 	out.WriteByte('\n')
-	return out.Bytes(), nil
+	d.JSON = out.Bytes()
+	return err
 }
 
 func appendNode(dst []byte, node *yaml.Node) ([]byte, error) {

@@ -40,20 +40,8 @@ components:
 func TestForms(t *testing.T) {
 	t.Parallel()
 	const address = "https://plants.example"
-	s, err := apidoc.New([]byte(source), map[string]string{"address": address, "server": address, "max": "12"},
+	d, err := apidoc.New([]byte(source), map[string]string{"address": address, "server": address, "max": "12"},
 		[]plant.Entry{{Code: 40001, Name: "no-leaf", Meaning: "There is no leaf."}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	jsonForm, err := s.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	yamlForm, err := s.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := apidoc.Render(jsonForm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +52,10 @@ func TestForms(t *testing.T) {
 		t.Errorf("got the servers %+v, want %+v", got, want)
 	}
 	for form, want := range map[string][]string{
-		string(jsonForm): {
+		string(d.JSON): {
 			`"x-max": 12`, `"minimum": -9223372036854775808`, `"description": "Use https://plants.example."`, `"<All>"`,
 		},
-		string(yamlForm): {"x-max: 12", "Use https://plants.example.", "| 40001 | no-leaf | There is no leaf. |"},
+		string(d.YAML): {"x-max: 12", "Use https://plants.example.", "| 40001 | no-leaf | There is no leaf. |"},
 		string(d.HTML): {
 			`id="listLeaves"`, `href="#schema-Leaf"`, `href="#response-None"`, "&lt;All&gt;", "<td>no-leaf</td>",
 			"-9223372036854775808 to 9223372036854775807", "no credential",
@@ -92,15 +80,7 @@ func TestForms(t *testing.T) {
 // The page needs no script, no inline style and no other host.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	s, err := apidoc.New([]byte(source), map[string]string{"server": "/", "max": "1"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jsonForm, err := s.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := apidoc.Render(jsonForm)
+	d, err := apidoc.New([]byte(source), map[string]string{"server": "/", "max": "1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,15 +110,7 @@ func TestFaultySources(t *testing.T) {
 		"not a document":   "info: text",
 		"list for members": "paths: [1]",
 	} {
-		s, err := apidoc.New([]byte(text), nil, nil)
-		var jsonForm []byte
-		if err == nil {
-			jsonForm, err = s.JSON()
-		}
-		if err == nil {
-			_, err = apidoc.Render(jsonForm)
-		}
-		if err == nil {
+		if _, err := apidoc.New([]byte(text), nil, nil); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}

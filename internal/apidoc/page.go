@@ -3,7 +3,6 @@ package apidoc
 import (
 	"bytes"
 	_ "embed" // for the templates and the files of the page
-	"fmt"
 	"html/template"
 	"strconv"
 	"strings"
@@ -42,33 +41,23 @@ func statusKind(status string) string {
 	return "good"
 }
 
-// Document is an OpenAPI document as HTML.
-type Document struct {
-	Title, Version, Summary string
-	Servers                 []Server
-	HTML                    template.HTML // the rest of the document, for a page with Style
-}
-
 // Server is an address of the API.
 type Server struct{ URL, Description string }
 
 // Relative reports whether the URL has no host, so that it depends on the address of the document.
 func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
 
-// Render renders a document in JSON.
-func Render(document []byte) (*Document, error) {
-	parsed, err := parse(document)
+// writeHTML renders the JSON.
+func (d *Document) writeHTML() error {
+	parsed, err := parse(d.JSON)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var body bytes.Buffer
-	if err := documentTemplate.Execute(&body, parsed); err != nil {
-		return nil, fmt.Errorf("write the API document in HTML: %w", err)
-	}
-	return &Document{
-		Title: parsed.Info.Title, Version: parsed.Info.Version, Summary: parsed.Info.Summary, Servers: parsed.Servers,
-		HTML: template.HTML(body.String()),
-	}, nil
+	err = documentTemplate.Execute(&body, parsed)
+	d.Title, d.Version, d.Summary = parsed.Info.Title, parsed.Info.Version, parsed.Info.Summary
+	d.Servers, d.HTML = parsed.Servers, template.HTML(body.String())
+	return err
 }
 
 // Page returns a page of the document. prefix is the path of the API without a final slash, below which the page finds

@@ -204,7 +204,7 @@ func (m *members[T]) UnmarshalJSON(text []byte) error {
 func parse(text []byte) (*openAPI, error) {
 	d := &openAPI{}
 	if err := json.Unmarshal(text, d); err != nil {
-		return nil, fmt.Errorf("read the API document: %w", err)
+		return nil, err
 	}
 	for _, tag := range d.Tags {
 		group := group{Name: tag.Name, Description: tag.Description}

@@ -117,13 +117,11 @@ func parseTemplates() (map[string]*template.Template, error) {
 	return parsed, nil
 }
 
-// prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first,
-// and the document of the admin API is rendered then.
+// prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first.
 func (c *Console) prepare() {
 	for _, page := range c.templates {
 		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
 	}
-	_, _ = adminDocument() // here too
 }
 
 // staticRoutes returns the routes of the files of the pages.

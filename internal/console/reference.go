@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"plantstore/internal/adminapi"
 	"plantstore/internal/apidoc"
@@ -60,17 +59,8 @@ func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, pr
 	})
 }
 
-// adminDocument returns the document of the admin API.
-var adminDocument = sync.OnceValues(func() (*apidoc.Document, error) {
-	document, err := adminapi.Document()
-	if err != nil {
-		return nil, err
-	}
-	return apidoc.Render(document)
-})
-
 func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	document, err := adminDocument()
+	document, err := adminapi.Document()
 	if err != nil {
 		return err
 	}

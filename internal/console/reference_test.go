@@ -46,7 +46,7 @@ func TestReferencePages(t *testing.T) {
 		Paths      map[string]map[string]struct{ OperationID string }
 		Components struct{ Schemas, Responses, Headers map[string]any }
 	}
-	if err := json.Unmarshal(document, &source); err != nil {
+	if err := json.Unmarshal(document.JSON, &source); err != nil {
 		t.Fatal(err)
 	}
 	page := c.get("/reference/admin").body

@@ -16,8 +16,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
+	"plantstore/internal/apidoc"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 )
 
 // The contract must accept documented responses and refuse others: other tests rely
@@ -120,7 +120,7 @@ type contract struct {
 	operation *routers.Route // for error responses to requests of other paths and methods
 }
 
-func newContract(t testing.TB, document server.Document) *contract {
+func newContract(t testing.TB, document *apidoc.Document) *contract {
 	t.Helper()
 	doc, err := loadDocument(document.JSON)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,21 +13,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Document is the API document in both forms.
-type Document struct{ JSON, YAML []byte }
-
 // NewDocument returns the API document.
-func NewDocument(baseURL *url.URL, guessed bool, limits Limits) (d Document, err error) {
-	source, err := newDocument(baseURL, guessed, limits)
-	if err != nil {
-		return d, err
-	}
-	if d.JSON, err = source.JSON(); err != nil {
-		return d, err
-	}
-	d.YAML, err = source.YAML()
-	return d, err
-}
+var NewDocument = newDocument
 
 // RouteInfo describes a route.
 type RouteInfo struct {

@@ -18,7 +18,7 @@ var documentSource []byte
 
 // newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess,
 // the server in the document is relative to the document, so that it is right for every client.
-func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Source, error) {
+func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Document, error) {
 	if baseURL.Scheme == "" || baseURL.Host == "" {
 		return nil, fmt.Errorf("base URL must have a scheme and a host; got %q", baseURL.Redacted())
 	}
@@ -51,24 +51,11 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Source,
 	}, publicErrors())
 }
 
-// documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files. It returns the
-// document as HTML too.
-func documentRoutes(s *apidoc.Source, base string) ([]Route, *apidoc.Document, error) {
-	jsonForm, err := s.JSON()
-	if err != nil {
-		return nil, nil, err
-	}
-	yamlForm, err := s.YAML()
-	if err != nil {
-		return nil, nil, err
-	}
-	document, err := apidoc.Render(jsonForm)
-	if err != nil {
-		return nil, nil, err
-	}
+// documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files.
+func documentRoutes(document *apidoc.Document, base string) ([]Route, error) {
 	page, err := document.Page(base)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	const html = "text/html; charset=utf-8"
 	var list []Route
@@ -76,8 +63,8 @@ func documentRoutes(s *apidoc.Source, base string) ([]Route, *apidoc.Document, e
 		path, contentType string
 		content           []byte
 	}{
-		{"/openapi.json", mediaType, jsonForm},
-		{"/openapi.yaml", "application/yaml", yamlForm},
+		{"/openapi.json", mediaType, document.JSON},
+		{"/openapi.yaml", "application/yaml", document.YAML},
 		{"/docs", html, page},
 		{"/docs/", html, page},
 		{"/docs/apidoc.css", "text/css; charset=utf-8", apidoc.Style},
@@ -85,11 +72,11 @@ func documentRoutes(s *apidoc.Source, base string) ([]Route, *apidoc.Document, e
 	} {
 		handle, err := StaticFile(f.contentType, f.content)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		list = append(list, Route{Method: "GET", Path: base + f.path, Open: true, Untimed: true, Handle: handle})
 	}
-	return list, document, nil
+	return list, nil
 }
 
 // publicErrors returns the errors of the public listener. The document has them as a table and as examples, not as an

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"plantstore/internal/apidoc"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -358,7 +359,7 @@ func TestErrorsPage(t *testing.T) {
 	}
 }
 
-func newDocument(t testing.TB, base string) server.Document {
+func newDocument(t testing.TB, base string) *apidoc.Document {
 	t.Helper()
 	parsed, err := url.Parse(base)
 	if err != nil {

@@ -56,11 +56,11 @@ type Route struct {
 // publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
-	source, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
+	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
 	if err != nil {
 		return routes{}, err
 	}
-	pages, document, err := documentRoutes(source, base)
+	pages, err := documentRoutes(document, base)
 	if err != nil {
 		return routes{}, err
 	}
