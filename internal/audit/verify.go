@@ -31,6 +31,10 @@ type Fault struct {
 	Reason   string    `json:"reason"` // for a person
 }
 
+func newFault(sequence int64, at time.Time, kind FaultKind, format string, args ...any) *Fault {
+	return &Fault{sequence, at, kind, fmt.Sprintf(format, args...)}
+}
+
 // Error describes the fault.
 func (f *Fault) Error() string {
 	at := ""
@@ -76,11 +80,11 @@ func (v *verifier) add(row Row, ends Ends) *Fault {
 	next := v.last.Sequence + 1
 	switch {
 	case row.Sequence < next:
-		return &Fault{row.Sequence, time.Time{}, ErrAdded, fmt.Sprintf("entries up to %d were pruned", v.last.Sequence)}
+		return newFault(row.Sequence, time.Time{}, ErrAdded, "entries up to %d were pruned", v.last.Sequence)
 	case next > ends.Head.Sequence:
-		return &Fault{row.Sequence, time.Time{}, ErrAdded, fmt.Sprintf("the newest entry is %d", ends.Head.Sequence)}
+		return newFault(row.Sequence, time.Time{}, ErrAdded, "the newest entry is %d", ends.Head.Sequence)
 	case row.Sequence > next:
-		return &Fault{next, v.lastAt, ErrMissing, fmt.Sprintf("the next entry is %d", row.Sequence)}
+		return newFault(next, v.lastAt, ErrMissing, "the next entry is %d", row.Sequence)
 	}
 	e, fault := row.check(v.last)
 	v.last, v.lastAt = row.Link(), e.Time
@@ -103,7 +107,7 @@ func (e Entry) prunes(to Link) bool {
 // Follows returns nil if the row is undamaged and comes next after an entry, otherwise a *Fault.
 func (r Row) Follows(last Link) error {
 	if r.Sequence != last.Sequence+1 {
-		return &Fault{last.Sequence + 1, time.Time{}, ErrMissing, fmt.Sprintf("the next entry is %d", r.Sequence)}
+		return newFault(last.Sequence+1, time.Time{}, ErrMissing, "the next entry is %d", r.Sequence)
 	}
 	if _, fault := r.check(last); fault != nil {
 		return fault
@@ -136,22 +140,12 @@ func (v *verifier) end(ends Ends) *Fault {
 	case v.last == ends.Head && (v.pruned || ends.Anchor == Link{}):
 		return nil
 	case v.last == ends.Head: // an engine prunes and appends the entry in one transaction
-		return &Fault{
-			ends.Anchor.Sequence,
-			time.Time{},
-			ErrMissing,
-			fmt.Sprintf("no entry says that the entries up to %d were pruned", ends.Anchor.Sequence),
-		}
+		return newFault(ends.Anchor.Sequence, time.Time{}, ErrMissing,
+			"no entry says that the entries up to %d were pruned", ends.Anchor.Sequence)
 	case v.last.Sequence < ends.Head.Sequence:
-		return &Fault{
-			v.last.Sequence + 1, v.lastAt, ErrMissing,
-			fmt.Sprintf("the newest entry must be %d", ends.Head.Sequence),
-		}
+		return newFault(v.last.Sequence+1, v.lastAt, ErrMissing, "the newest entry must be %d", ends.Head.Sequence)
 	}
-	return &Fault{
-		v.last.Sequence, v.lastAt, ErrChanged,
-		fmt.Sprintf("its hash differs from the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
-	}
+	return newFault(v.last.Sequence, v.lastAt, ErrChanged, "its hash differs from the head %s", ends.Head)
 }
 
 // pageRows is the number of rows that Rows reads at a time.
