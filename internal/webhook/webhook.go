@@ -45,9 +45,7 @@ func (c *Config) setDefaults() {
 	c.Rate = cmp.Or(c.Rate, 500)
 	c.GiveUp = cmp.Or(c.GiveUp, 3*day)
 	c.Keep = cmp.Or(c.Keep, 30*day)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 
 // Sender delivers the events of a store.
