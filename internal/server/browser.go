@@ -1,9 +1,7 @@
 package server
 
 import (
-	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"plantstore/internal/auth"
@@ -21,33 +19,6 @@ type Browser struct {
 	// ServeLink writes the response to a link on a page of another site. It uses no credential: browsers send no cookie
 	// of SameSite=Strict with such a request.
 	ServeLink func(http.ResponseWriter, *http.Request) error
-}
-
-// Authenticate returns the principal of a credential. w and r are the arguments of a HandlerFunc. Authenticate counts
-// failures of the address, and refuses the request of an address with too many. The error wraps a *plant.Error.
-func Authenticate(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, error) {
-	rec := w.(*responseRecorder)
-	principal, err := rec.handler.authenticate(rec, r, credential)
-	return rec.authenticated(principal, err)
-}
-
-// AuthenticateBy is Authenticate for another proof than a credential of the store. check returns an *auth.Invalid if
-// the proof is wrong.
-func AuthenticateBy(
-	w http.ResponseWriter, r *http.Request, check func() (auth.Principal, error),
-) (auth.Principal, error) {
-	rec := w.(*responseRecorder)
-	principal, err := rec.handler.authenticateBy(rec, r, check)
-	return rec.authenticated(principal, err)
-}
-
-// authenticated stores the principal, or the reason of the refusal, for the log.
-func (rec *responseRecorder) authenticated(principal auth.Principal, err error) (auth.Principal, error) {
-	if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
-		rec.reason = invalid.Reason
-	}
-	rec.principal = principal.Name
-	return principal, err
 }
 
 // isNavigation reports whether a browser shows the response as a page (Fetch Metadata Request Headers, section 2.2).
@@ -89,22 +60,4 @@ func (h *handler) respondsWithPage(rec *responseRecorder, r *http.Request) bool 
 		return rec.route.Page
 	}
 	return h.browser != nil && isNavigation(r) && !strings.HasPrefix(r.URL.Path, "/api/")
-}
-
-// formBytesMax bounds the body of a form.
-const formBytesMax = 128 << 10
-
-// ReadForm returns the fields of a form in the body of a request. w and r are the arguments of a HandlerFunc. The error
-// is a *plant.Error.
-func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
-	var b buffer
-	if err := b.read(w, r, formBytesMax); err != nil {
-		return nil, err
-	}
-	values, err := url.ParseQuery(string(b.b))
-	if err != nil {
-		return nil, plant.Errorf(plant.CodeMediaType,
-			"the body must be a form of the type application/x-www-form-urlencoded")
-	}
-	return values, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
 	"plantstore/internal/writepath"
@@ -167,45 +166,6 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		return h.watched(rec, r, principal)
 	}
 	return route.Handle(rec, r, principal)
-}
-
-// authorize returns the principal of a request, the zero value if it requires no credential. check authenticates a
-// credential. The principal that authorize returns with an error is valid, but lacks the scope.
-func (h *handler) authorize(
-	rec *responseRecorder, r *http.Request,
-	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (principal auth.Principal, err error) {
-	route := rec.route
-	switch {
-	case rec.scope == 0:
-		return auth.Principal{}, nil
-	case route.Page:
-		principal, err = h.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
-			return check(h, rec, r, credential)
-		})
-	default:
-		principal, err = h.authorizeBearer(rec, r, check)
-	}
-	if err != nil {
-		return auth.Principal{}, err
-	}
-	return principal, route.check(principal, rec.scope)
-}
-
-func (h *handler) authorizeBearer(
-	rec *responseRecorder, r *http.Request,
-	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (auth.Principal, error) {
-	credential, err := auth.Bearer(r.Header)
-	if err != nil {
-		return auth.Principal{}, err
-	}
-	if rec.route.stale {
-		if principal, err := h.store.AuthenticateStale(credential); err == nil {
-			return principal, nil
-		}
-	}
-	return check(h, rec, r, credential)
 }
 
 // checkTarget refuses a request whose target is an absolute URL of another host (RFC 9110 section 7.4).

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,55 +33,6 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 		buckets: limit.NewBuckets[limit.Network](perMinute, perMinute, time.Minute, networksMax),
 		log:     log,
 	}
-}
-
-// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
-// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
-// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
-// store has in memory always works: clients share an address, and one of them must not lock out the others.
-func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
-	if h.failures == nil {
-		return h.store.Authenticate(r.Context(), credential)
-	}
-	principal, err := h.store.AuthenticateKnown(r.Context(), credential)
-	if !isInvalid(err) {
-		return principal, err
-	}
-	return h.authenticateBy(rec, r, func() (auth.Principal, error) {
-		return h.store.Authenticate(r.Context(), credential)
-	})
-}
-
-// authenticateBy returns the principal that check returns. It refuses the request if the network of the client has too
-// many failures, and counts an *auth.Invalid as one.
-func (h *handler) authenticateBy(
-	rec *responseRecorder, r *http.Request, check func() (auth.Principal, error),
-) (auth.Principal, error) {
-	if h.failures == nil {
-		return check()
-	}
-	network := limit.NetworkOf(h.proxies.client(r))
-	wait := h.failures.buckets.Wait(network)
-	if wait == 0 {
-		principal, err := check()
-		if !isInvalid(err) {
-			return principal, err
-		}
-		level := h.failures.buckets.Take(network)
-		if level.Taken {
-			return principal, err
-		}
-		wait = level.NextIn // concurrent requests have used the rest
-	}
-	h.failures.logRefusal(h.clientText(r))
-	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
-	return auth.Principal{}, plant.Errorf(plant.CodeTooManyFailures, "this address sent too many failed credentials; "+
-		"correct the credential and send the request again after the seconds in Retry-After")
-}
-
-func isInvalid(err error) bool {
-	_, ok := errors.AsType[*auth.Invalid](err)
-	return ok
 }
 
 // logRefusal counts a refused request. It logs at most one line a second.

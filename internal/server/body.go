@@ -1,0 +1,145 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"plantstore/internal/plant"
+)
+
+// ReadBody returns the body of a request, which must be JSON by its headers, up to a number of bytes. w and r are the
+// arguments of a HandlerFunc. The error is a *plant.Error.
+func ReadBody(w http.ResponseWriter, r *http.Request, bytesMax int64) ([]byte, error) {
+	if err := checkContent(r.Header); err != nil {
+		return nil, err
+	}
+	var b buffer
+	err := b.read(w, r, bytesMax)
+	return b.b, err
+}
+
+// formBytesMax bounds the body of a form.
+const formBytesMax = 128 << 10
+
+// ReadForm returns the fields of a form in the body of a request. w and r are the arguments of a HandlerFunc. The error
+// is a *plant.Error.
+func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	var b buffer
+	if err := b.read(w, r, formBytesMax); err != nil {
+		return nil, err
+	}
+	values, err := url.ParseQuery(string(b.b))
+	if err != nil {
+		return nil, plant.Errorf(plant.CodeMediaType,
+			"the body must be a form of the type application/x-www-form-urlencoded")
+	}
+	return values, nil
+}
+
+// read reads the body of a request, up to a number of bytes. The error is a *plant.Error.
+func (b *buffer) read(w http.ResponseWriter, r *http.Request, bytesMax int64) error {
+	err := b.readAll(w.(*responseRecorder), r, bytesMax)
+	if err != nil {
+		w.Header().Set("Connection", "close") // the rest of the body is unread
+	}
+	return err
+}
+
+func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64) error {
+	if r.ContentLength > bytesMax {
+		return tooLarge(bytesMax)
+	}
+	b.b = b.b[:0]
+	for {
+		if len(b.b) == cap(b.b) {
+			b.b = append(b.b, 0)[:len(b.b)]
+		}
+		n, err := r.Body.Read(b.b[len(b.b):cap(b.b)])
+		b.b = b.b[:len(b.b)+n]
+		switch {
+		case int64(len(b.b)) > bytesMax:
+			return tooLarge(bytesMax)
+		case errors.Is(err, io.EOF):
+			rec.hasArrived()
+			return rec.checkArrived(r)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return plant.Errorf(plant.CodeRequestTimeout,
+				"the request did not arrive within %s; nothing was stored", rec.handler.limits.RequestTimeout)
+		case err != nil:
+			return plant.Errorf(plant.CodeBodyIncomplete,
+				"the body ended before its announced length, or has malformed chunks; nothing was stored")
+		}
+	}
+}
+
+func tooLarge(bytesMax int64) error {
+	return plant.Errorf(plant.CodeBodyTooLarge, "the body is larger than %d bytes; nothing was stored", bytesMax)
+}
+
+// checkContent checks the headers of the body: the media type application/json, no charset but UTF-8 (RFC 8259 section
+// 8.1), and no content coding.
+func checkContent(header http.Header) error {
+	if err := checkCoding(header); err != nil {
+		return err
+	}
+	values := header["Content-Type"]
+	got := "none"
+	switch {
+	case len(values) > 1:
+		got = strconv.Itoa(len(values)) + " Content-Type headers"
+	case len(values) == 1 && (values[0] == mediaType || isJSON(values[0])):
+		return nil
+	case len(values) == 1:
+		got = strconv.Quote(Shorten(values[0]))
+	}
+	return plant.Errorf(plant.CodeMediaType,
+		"Content-Type must be application/json, with no charset but utf-8; got %s", got)
+}
+
+// checkCoding refuses a content coding.
+func checkCoding(header http.Header) error {
+	if values := header["Content-Encoding"]; len(values) > 0 {
+		return plant.Errorf(plant.CodeContentEncoding, "Content-Encoding must be absent; got %q", Shorten(values[0]))
+	}
+	return nil
+}
+
+const mediaType = "application/json"
+
+func isJSON(contentType string) bool {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != mediaType {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// buffer is a byte slice that requests reuse.
+type buffer struct{ b []byte }
+
+const (
+	bufferBytes     = 1 << 10 // enough for nearly every plant
+	bufferBytesKept = 8 << 10 // a larger buffer is not reused
+)
+
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, bufferBytes)} }}
+
+func getBuffer() *buffer { return buffers.Get().(*buffer) }
+
+func putBuffer(b *buffer) {
+	if cap(b.b) <= bufferBytesKept {
+		buffers.Put(b)
+	}
+}
