@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"plantstore/internal/audit"
@@ -17,6 +19,36 @@ import (
 type BackupPage struct {
 	Backups []BackupRecord `json:"backups"`
 	Next    string         `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
+}
+
+// BackupRecord is a backup, in the form of the API.
+type BackupRecord struct {
+	Name     string    `json:"name"`
+	At       time.Time `json:"at"`     // start of the backup
+	Manual   bool      `json:"manual"` // made on demand, so no retention applies to it
+	Location string    `json:"location"`
+	Bytes    int64     `json:"bytes"`
+	Complete bool      `json:"complete"`
+	Fault    string    `json:"fault,omitempty"` // why it is not complete
+
+	// Of the manifest; absent without one.
+	MadeAt  time.Time `json:"made_at,omitzero"`
+	Store   string    `json:"store,omitempty"`
+	Commits int64     `json:"commits,omitempty"`
+	Plants  int64     `json:"plants,omitempty"`
+	SHA256  string    `json:"sha256,omitempty"`
+}
+
+func newBackupRecord(b backup.Backup) BackupRecord {
+	r := BackupRecord{
+		Name: b.Name, At: b.At, Manual: b.Manual, Location: b.Location, Bytes: b.Bytes, Complete: b.Fault == nil,
+		MadeAt: b.Manifest.MadeAt, Store: b.Manifest.Store, Commits: b.Manifest.Commits, Plants: b.Manifest.Plants,
+		SHA256: b.Manifest.SHA256,
+	}
+	if b.Fault != nil {
+		r.Fault = b.Fault.Error()
+	}
+	return r
 }
 
 // BackupJob is a job of the backup service, in the form of the API.
@@ -99,6 +131,53 @@ func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, er
 		return newCursor(last.At.Unix(), last.Name)
 	})
 	return page, nil
+}
+
+const (
+	lastBackupEvery = 10 * time.Second // for which State uses the same list of backups
+	listTimeMax     = 2 * time.Second
+)
+
+// newestBackup is the newest complete backup, read at most every lastBackupEvery.
+type newestBackup struct {
+	timeMax time.Duration // in which the destination must return the list
+
+	mu     sync.Mutex    // guards the fields below, even while one goroutine lists the backups
+	record *BackupRecord // of the last complete list; nil: none
+	fault  string        // why the list at the time at failed; empty: it did not
+	at     time.Time
+}
+
+// lastBackup returns the newest complete backup, nil without one, and why the destination could not be listed. The
+// backup is then from the last complete list. The result is shared, so one client's disconnect must not stop it.
+func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault string) {
+	if s.config.Backups == nil {
+		return nil, ""
+	}
+	n := &s.newest
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.at) < lastBackupEvery {
+		return n.record, n.fault
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeMax)
+	defer cancel()
+	b, err := s.config.Backups.Newest(ctx)
+	n.at, n.fault = time.Now(), ""
+	switch {
+	case err == nil:
+		record := newBackupRecord(b)
+		n.record = &record
+	case errors.Is(err, backup.ErrNotFound):
+		n.record = nil
+	default:
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("the destination did not return the list within %s", n.timeMax)
+		}
+		s.log.Warn("could not list the backups", "error", err)
+		n.fault = err.Error()
+	}
+	return n.record, n.fault
 }
 
 // ReadBackup calls read with the content of a complete backup, and records the download in the audit log. The context

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/plant"
 )
 
 func (a *API) getPlant(c *call) (any, error) {
@@ -75,17 +74,4 @@ func (a *API) countPlants(c *call) (any, error) {
 		Counts  *admin.Counts        `json:"counts,omitempty"`
 		Running *admin.CountProgress `json:"running,omitempty"`
 	}{last, running}, err
-}
-
-func (a *API) searchPlants(c *call) error {
-	if !c.query.Has("name") && !c.query.Has("tag") {
-		return plant.InvalidQuery("the search needs name, a part of the name, or tag")
-	}
-	limit, err := c.query.limit(admin.SearchMax)
-	if err != nil {
-		return err
-	}
-	return a.SendSearch(c.w, c.Request, admin.SearchQuery{
-		Name: c.query.Get("name"), Tag: c.query.tag(), Cursor: c.query.Get("cursor"), Limit: limit,
-	})
 }

@@ -6,7 +6,21 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/plant"
 )
+
+func (a *API) searchPlants(c *call) error {
+	if !c.query.Has("name") && !c.query.Has("tag") {
+		return plant.InvalidQuery("the search needs name, a part of the name, or tag")
+	}
+	limit, err := c.query.limit(admin.SearchMax)
+	if err != nil {
+		return err
+	}
+	return a.SendSearch(c.w, c.Request, admin.SearchQuery{
+		Name: c.query.Get("name"), Tag: c.query.tag(), Cursor: c.query.Get("cursor"), Limit: limit,
+	})
+}
 
 // SendSearch responds with the lines of a search as NDJSON, as soon as it has them, or to HEAD with the headers only. A
 // disconnect ends the search. If it returns an error, it has written nothing.
