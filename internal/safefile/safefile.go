@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,6 +105,18 @@ func (f *File) Discard() error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
+// Write publishes a file with this content.
+func Write(path string, content []byte, replace bool) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Publish(replace)
+	}
+	return errors.Join(err, f.Discard())
+}
+
 // SyncDir syncs a directory, so that the names in it survive a power cut.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -139,6 +152,16 @@ func OpenRegular(path string, flag int, perm fs.FileMode) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// ReadSmall reads a regular file, at most one byte more than bytesMax, which shows that the file is longer.
+func ReadSmall(path string, bytesMax int64) ([]byte, error) {
+	f, err := OpenRegular(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, bytesMax+1))
 }
 
 // CheckRegular returns an error that wraps ErrNotRegular if path exists and is not a regular file. It is for files that

@@ -193,6 +193,26 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func TestWriteAndReadSmall(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	for _, content := range []string{"first", "second"} {
+		must(t, safefile.Write(path, []byte(content), true))
+		if got, err := safefile.ReadSmall(path, 6); err != nil || string(got) != content {
+			t.Errorf("got %q, %v, want %q", got, err, content)
+		}
+	}
+	if err := safefile.Write(path, nil, false); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v, want an error that the file exists", err)
+	}
+	if got, err := safefile.ReadSmall(path, 3); err != nil || string(got) != "seco" {
+		t.Errorf("got %q, %v, want one byte more than the limit", got, err)
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("got %v, %v, want no temporary file", names, err)
+	}
+}
+
 // TestCreateFault tests the errors of directories in which no file can be created. They do not name a temporary file.
 func TestCreateFault(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"plantstore/internal/safefile"
-	"plantstore/internal/sqlite/dbfile"
 )
 
 // Manifest describes a backup. It is a file beside the backup, with the suffix
@@ -42,7 +41,7 @@ const ErrNoManifest = ManifestError("the manifest is missing, so nothing shows w
 
 // ReadManifest reads the manifest at path.
 func ReadManifest(path string) (m Manifest, err error) {
-	text, err := dbfile.ReadSmall(path, ManifestBytesMax)
+	text, err := safefile.ReadSmall(path, ManifestBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%s: %w", path, ErrNoManifest)
 	}
@@ -100,20 +99,12 @@ func (m *Manifest) publish(temp *safefile.File, to string) error {
 
 // Write writes the manifest to a new file, which appears when it is on stable storage. The
 // error wraps fs.ErrExist if path exists.
-func (m *Manifest) Write(path string) (err error) {
+func (m *Manifest) Write(path string) error {
 	text, err := m.Text()
 	if err != nil {
 		return err
 	}
-	f, err := safefile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Discard()) }()
-	if _, err := f.Write(text); err != nil {
-		return err
-	}
-	return f.Publish(false)
+	return safefile.Write(path, text, false)
 }
 
 // Text returns the content of the file of the manifest.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -44,7 +43,7 @@ var errNoMark = errors.New("no mark")
 // writing it.
 func readMark(path string) (m mark, err error) {
 	for range 3 {
-		b, err := ReadSmall(path+MarkSuffix, markBytes)
+		b, err := safefile.ReadSmall(path+MarkSuffix, markBytes)
 		if errors.Is(err, os.ErrNotExist) || err == nil && len(b) == 0 {
 			return mark{}, errNoMark
 		}
@@ -61,16 +60,6 @@ func readMark(path string) (m mark, err error) {
 	}
 	return mark{}, fmt.Errorf("%s is damaged: if plantstore verify reports no other damage, remove it",
 		path+MarkSuffix)
-}
-
-// ReadSmall reads at most one byte more than bytesMax, which shows that a file is longer.
-func ReadSmall(path string, bytesMax int64) ([]byte, error) {
-	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, bytesMax+1))
 }
 
 // RefuseNew returns an error if a new store at path would replace a lost one: the file was
