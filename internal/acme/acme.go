@@ -5,14 +5,18 @@ package acme
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +28,7 @@ import (
 // failures of each domain. A key has only lower-case letters, digits, hyphens and dots. All methods are safe for
 // concurrent use.
 type Storage interface {
-	// Load returns a value, or an error that wraps fs.ErrNotExist.
+	// Load returns a value, nil if there is none.
 	Load(ctx context.Context, key string) ([]byte, error)
 
 	// Save stores a value durably, and replaces the previous one.
@@ -36,6 +40,15 @@ type Storage interface {
 	// TryLock acquires the lock of the orders. It reports false if another process has the lock. The lock ends
 	// with the process at the latest.
 	TryLock(ctx context.Context) (unlock func(), locked bool, err error)
+}
+
+// saveJSON stores a value as JSON.
+func saveJSON(ctx context.Context, s Storage, key string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return s.Save(ctx, key, text)
 }
 
 // Config configures a Source. Log and Metrics may be nil.
@@ -61,17 +74,17 @@ type Config struct {
 type Source struct {
 	config  Config
 	log     *slog.Logger
-	metrics *metrics
+	metrics metrics
 	client  *acme.Client
 	times   times
 	domains []*domain          // in the order of the configuration
 	byName  map[string]*domain // never changes
 
 	transport  *limited // of client
-	challenges challenges
+	challenges *challenges
 
-	stop context.CancelFunc
-	done chan struct{} // closed when the goroutine has ended; nil before Start
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // domain is a configured domain. Only the goroutine of the Source uses fields other than name and certificate.
@@ -86,50 +99,19 @@ type domain struct {
 	unreachable int                             // failures in a row without a response of the CA
 }
 
-// times are the intervals of the goroutine. Tests shorten them.
-type times struct {
-	unreachable, refused, most time.Duration // first pauses after a failure, and the longest
-	storage                    time.Duration // pause after an error of the storage
-	locked                     time.Duration // pause while another replica orders
-	order                      time.Duration // limit of one order
-	window                     time.Duration // between two requests for the renewal window, unless the CA says otherwise
-	spread                     time.Duration // until the open challenge has reached all replicas
-}
-
-// Let's Encrypt allows five failed validations of a domain an hour: refused doubles from 5 minutes, so there are at
-// most four (https://letsencrypt.org/docs/rate-limits/).
-var defaultTimes = times{
-	unreachable: 30 * time.Second, refused: 5 * time.Minute, most: time.Hour,
-	storage: 10 * time.Second,
-	locked:  2 * time.Second,
-	order:   5 * time.Minute,
-	window:  6 * time.Hour,
-	spread:  2 * challengeFresh,
-}
-
-// New returns a Source with the certificates of the storage. An error of the storage is not one of New: the Source
-// reads it again after Start.
-func New(ctx context.Context, c Config) (*Source, error) {
-	if len(c.Domains) == 0 || c.Email == "" || c.Storage == nil {
-		return nil, errors.New("acme: Domains, Email and Storage are required")
-	}
-	if err := errors.Join(CheckDirectory(c.Directory), CheckEmail(c.Email)); err != nil {
-		return nil, err
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+// New returns a Source with the certificates of the storage. CheckDomain, CheckEmail and CheckDirectory accept its
+// configuration. An error of the storage is not one of New: the Source reads it again after Start.
+func New(ctx context.Context, c Config) *Source {
 	s := &Source{
-		config: c, log: c.Log, transport: newTransport(c.Roots), times: defaultTimes, byName: map[string]*domain{},
+		config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), transport: newTransport(c.Roots), times: defaultTimes,
+		byName: map[string]*domain{}, stop: func() {},
 	}
 	s.client = &acme.Client{
-		Directory: c.Directory, HTTPClient: newHTTPClient(s.transport), UserAgent: "plantstore", PollTimeout: pollMax,
+		Directory: c.Directory, UserAgent: "plantstore", PollTimeout: pollMax,
+		HTTPClient: &http.Client{Transport: s.transport, Timeout: requestTimeMax},
 	}
-	s.challenges.storage = c.Storage
+	s.challenges = &challenges{storage: c.Storage, log: s.log}
 	for _, name := range c.Domains {
-		if err := CheckDomain(name); err != nil {
-			return nil, err
-		}
 		if s.byName[name] == nil {
 			d := &domain{name: name}
 			s.domains, s.byName[name] = append(s.domains, d), d
@@ -141,74 +123,68 @@ func New(ctx context.Context, c Config) (*Source, error) {
 			s.log.Warn("could not read a certificate of the ACME storage", "domain", d.name, "error", err)
 		}
 	}
-	return s, nil
+	return s
 }
 
 // Start starts the goroutine that orders and renews. The listener that answers the challenges must accept
 // connections. Close ends the goroutine.
 func (s *Source) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.done = make(chan struct{})
-	go s.run(ctx) // ends when Close is called, which waits for it
+	s.running.Go(func() { s.run(ctx) })
 }
 
 // Stop interrupts an order, and starts no further one. It does not wait. A server calls it before it closes the
 // listener of the challenges: the CA would count a challenge without a response as a failure.
-func (s *Source) Stop() {
-	if s.done != nil {
-		s.stop()
-	}
-}
+func (s *Source) Stop() { s.stop() }
 
-// Close is Stop and waits for the end of the goroutine.
+// Close is Stop, waits for the end of the goroutine, and closes the connections to the CA.
 func (s *Source) Close() {
-	s.Stop()
-	if s.done != nil {
-		<-s.done
-	}
+	s.stop()
+	s.running.Wait()
+	s.transport.next.CloseIdleConnections()
 }
 
-// ErrNoCertificate is the error of a handshake for a configured domain that has no certificate yet.
-var ErrNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
-
-// errUnknownName is the error of a handshake for another name.
-var errUnknownName = errors.New("acme: the server name of the client is none of the configured domains")
+// errNoCertificate is the error of a handshake for a configured domain that has no certificate yet.
+var errNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
 
 // GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or of the first
 // domain if the client sends none, or the one of the open challenge. It never causes an order: a client can send any
 // name.
 func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	d := s.domains[0]
-	if hello.ServerName != "" {
-		d = s.byName[canonical(hello.ServerName)]
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	d := s.byName[name]
+	if hello.ServerName == "" {
+		d = s.domains[0]
 	}
 	if d == nil {
 		s.metrics.unknownName.Inc()
-		return nil, errUnknownName
+		return nil, errors.New("acme: the server name of the client is none of the configured domains")
 	}
-	if isChallenge(hello) {
-		return s.challengeCertificate(hello)
+	if slices.Equal(hello.SupportedProtos, []string{Protocol}) { // a challenge (RFC 8737 section 4)
+		open := s.challenges.current()
+		if open.certificate == nil || open.Identifier.Value != name {
+			s.metrics.noChallenge.Inc()
+			return nil, errors.New("acme: the domain has no open challenge")
+		}
+		return open.certificate, nil
 	}
 	certificate := d.certificate.Load()
 	if certificate == nil {
 		s.metrics.noCertificate.Inc()
-		return nil, ErrNoCertificate
+		return nil, errNoCertificate
 	}
 	return certificate, nil
 }
-
-// canonical returns a server name in lower case and without its final dot.
-func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // load installs the stored certificate of a domain if it is newer than the one in use. A missing or damaged one is not
 // an error.
 func (s *Source) load(ctx context.Context, d *domain) error {
 	text, err := s.config.Storage.Load(ctx, d.certificateKey())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("load %s: %w", d.certificateKey(), err)
+	}
+	if text == nil {
+		return nil
 	}
 	certificate, err := parseCertificate(text, d.name)
 	if err != nil { // an order replaces it

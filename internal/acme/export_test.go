@@ -1,14 +1,29 @@
 package acme
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mholt/acmez/v3/acme"
+)
 
 // Hasten makes the goroutine of a Source retry after milliseconds instead of minutes.
 func (s *Source) Hasten() {
 	s.times.unreachable, s.times.refused, s.times.most = 100*time.Millisecond, 100*time.Millisecond, 400*time.Millisecond
-	s.times.storage, s.times.locked, s.times.window = 50*time.Millisecond, 50*time.Millisecond, time.Second
+	s.times.look, s.times.window = 50*time.Millisecond, time.Second
 }
+
+// ErrNoCertificate is errNoCertificate.
+var ErrNoCertificate = errNoCertificate
 
 // Backoff is backoff.
 func Backoff(first time.Duration, failures int, most time.Duration) time.Duration {
 	return backoff(first, failures, most)
+}
+
+// Present opens a challenge as an order does, and waits until the CA may validate it.
+func (s *Source) Present(ctx context.Context, token, keyAuthorization string) error {
+	c := acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: token, KeyAuthorization: keyAuthorization}
+	return errors.Join(s.challenges.Present(ctx, c), s.challenges.Wait(ctx, c))
 }

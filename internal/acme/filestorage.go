@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,31 +44,19 @@ func NewFileStorage(dir string) (*FileStorage, error) {
 
 // Load implements Storage.
 func (s *FileStorage) Load(_ context.Context, key string) ([]byte, error) {
-	f, err := safefile.OpenRegular(s.path(key), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	value, err := io.ReadAll(io.LimitReader(f, valueBytesMax+1))
-	if err == nil && len(value) > valueBytesMax {
-		err = fmt.Errorf("%s is larger than %d bytes", f.Name(), valueBytesMax)
+	value, err := safefile.ReadSmall(s.path(key), valueBytesMax)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case len(value) > valueBytesMax:
+		return nil, fmt.Errorf("%s is larger than %d bytes", s.path(key), valueBytesMax)
 	}
 	return value, err
 }
 
 // Save implements Storage.
 func (s *FileStorage) Save(_ context.Context, key string, value []byte) error {
-	f, err := safefile.Create(s.path(key)) // with mode 0600
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(value); err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	if err := f.Publish(true); err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	return nil
+	return safefile.Write(s.path(key), value, true)
 }
 
 // Delete implements Storage.

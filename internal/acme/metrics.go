@@ -9,7 +9,7 @@ type metrics struct {
 }
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil.
-func (s *Source) newMetrics(registerer prometheus.Registerer) *metrics {
+func (s *Source) newMetrics(registerer prometheus.Registerer) metrics {
 	orders := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_acme_orders_total",
 		Help: "Orders of certificates by result: issued or failed.",
@@ -30,7 +30,7 @@ func (s *Source) newMetrics(registerer prometheus.Registerer) *metrics {
 		}, func() float64 { _, end := s.validity(); return end })
 		registerer.MustRegister(orders, refused, begin, end)
 	}
-	return &metrics{
+	return metrics{
 		issued: orders.WithLabelValues("issued"), failed: orders.WithLabelValues("failed"),
 		noCertificate: refused.WithLabelValues("no_certificate"),
 		noChallenge:   refused.WithLabelValues("no_challenge"),

@@ -122,10 +122,7 @@ func newSource(t *testing.T, c acme.Config, l net.Listener) *replica {
 	t.Helper()
 	log := &logBuffer{}
 	c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	source, err := acme.New(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := acme.New(t.Context(), c)
 	source.Hasten()
 	serveTLS(t, l, func() *acme.Source { return source })
 	source.Start(t.Context())
@@ -162,6 +159,14 @@ func await(t *testing.T, check func() error) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// awaited returns an error unless a value of the storage exists.
+func awaited(value []byte, err error) error {
+	if err == nil && value == nil {
+		return errors.New("the value is not stored")
+	}
+	return err
 }
 
 // leaf returns the certificate that a listener presents for localhost.
@@ -313,6 +318,9 @@ func TestRenewsWhenTheCAReturns(t *testing.T) {
 	if renewed := r.awaitCertificate(t, roots); renewed.SerialNumber.Cmp(certificate.SerialNumber) == 0 {
 		t.Error("the certificate is the old one")
 	}
+	if got := strings.Count(r.log.String(), "ACME account registered"); got != 2 {
+		t.Errorf("%d accounts registered, want one, and one after the CA lost it", got)
+	}
 }
 
 // A wrong domain does not prevent the certificate of another one, and the CA receives few orders for it.
@@ -325,10 +333,7 @@ func TestWrongDomain(t *testing.T) {
 	r := newSource(t, configFor(ca, storage, "plants.invalid", localhost), l)
 	r.awaitCertificate(t, issuerRoots(t, ca))
 	await(t, func() error {
-		if _, err := storage.Load(t.Context(), "failures-plants.invalid.json"); err != nil {
-			return fmt.Errorf("the failure is not stored: %w", err)
-		}
-		return nil
+		return awaited(storage.Load(t.Context(), "failures-plants.invalid.json"))
 	})
 	hello := &tls.ClientHelloInfo{ServerName: "plants.invalid"}
 	if _, err := r.GetCertificate(hello); !errors.Is(err, acme.ErrNoCertificate) {
@@ -342,10 +347,7 @@ func TestWrongDomain(t *testing.T) {
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	saveFailure(t, storage, "plants.invalid", time.Now().Add(time.Hour))
 	before := ca.Orders()
-	source, err := acme.New(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := acme.New(t.Context(), c)
 	source.Start(t.Context())
 	defer source.Close()
 	await(t, func() error {

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -20,7 +18,7 @@ func (e *Engine) ACME() ACME { return ACME{e} }
 func (a ACME) Load(ctx context.Context, key string) (value []byte, err error) {
 	err = a.engine.pool.QueryRow(ctx, "SELECT value FROM plantstore_acme WHERE key = $1", key).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("%s: %w", key, fs.ErrNotExist)
+		return nil, nil
 	}
 	return value, classify(err)
 }

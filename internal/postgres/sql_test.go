@@ -8,7 +8,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -194,9 +193,8 @@ func (r *recorder) acme(t *testing.T) {
 		t.Fatal(locked, err)
 	}
 	unlock()
-	_, missing := storage.Load(t.Context(), "key")
-	if !errors.Is(missing, fs.ErrNotExist) {
-		t.Errorf("got %v, want %v", missing, fs.ErrNotExist)
+	if value, err := storage.Load(t.Context(), "key"); value != nil || err != nil {
+		t.Errorf("got %q, %v, want nothing", value, err)
 	}
 	err = errors.Join(
 		storage.Save(t.Context(), "key", []byte("value")), storage.Delete(t.Context(), "key"), e.Close())

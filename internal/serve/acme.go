@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -28,11 +27,11 @@ func withDomain(u *url.URL, a *config.ACME) *url.URL {
 }
 
 // acmeClient has the certificates of a Source. The Source opens after the listeners, because its storage is in the
-// store.
+// store, and before they accept connections.
 type acmeClient struct {
-	source   atomic.Pointer[acme.Source] // nil until open
-	listener *listen.Listener            // of http-01; nil: tls-alpn-01
-	roots    *x509.CertPool              // of --acme-ca; nil: the system's
+	source   *acme.Source
+	listener *listen.Listener // of http-01; nil: tls-alpn-01
+	roots    *x509.CertPool   // of --acme-ca; nil: the system's
 }
 
 // prepare reads the file of --acme-ca, and opens the listener of http-01 if there is one.
@@ -71,14 +70,10 @@ func (v *instance) openACME(ctx context.Context) (err error) {
 	} else if config.Storage, err = acme.NewFileStorage(s.DB.Path + "-acme"); err != nil {
 		return fmt.Errorf("open the directory of certificates: %w", err)
 	}
-	source, err := acme.New(ctx, config)
-	if err != nil {
-		return err
-	}
-	a.source.Store(source)
-	v.onStart(source.Start) // the listeners accept the challenges
-	v.onRetire(source.Stop) // handshakes continue to receive the certificates
-	v.onClose(source.Close)
+	a.source = acme.New(ctx, config)
+	v.onStart(a.source.Start) // the listeners accept the challenges
+	v.onRetire(a.source.Stop) // handshakes continue to receive the certificates
+	v.onClose(a.source.Close)
 	return nil
 }
 
@@ -89,20 +84,12 @@ func (a *acmeClient) close() {
 	}
 }
 
-// getCertificate implements GetCertificate of tls.Config.
+// getCertificate is acme.Source.GetCertificate.
 func (a *acmeClient) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	source := a.source.Load()
-	if source == nil {
-		return nil, acme.ErrNoCertificate
-	}
-	return source.GetCertificate(hello)
+	return a.source.GetCertificate(hello)
 }
 
 // keyAuthorization is acme.Source.KeyAuthorization.
 func (a *acmeClient) keyAuthorization(token string) (string, bool) {
-	source := a.source.Load()
-	if source == nil {
-		return "", false
-	}
-	return source.KeyAuthorization(token)
+	return a.source.KeyAuthorization(token)
 }
