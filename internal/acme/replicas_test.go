@@ -142,6 +142,10 @@ func TestReplicasRenewOnce(t *testing.T) {
 	if got := ca.Orders(); got < 2 || got > most {
 		t.Errorf("%d orders, want 2 to %d", got, most)
 	}
+	log := replicas[0].log.String() + replicas[1].log.String()
+	if got := strings.Count(log, "ACME account registered"); got != 1 {
+		t.Errorf("%d accounts registered, want 1", got)
+	}
 }
 
 func TestDatabaseStorage(t *testing.T) {
