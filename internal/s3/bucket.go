@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Config has the properties of a server. The keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
@@ -30,8 +28,7 @@ type Bucket struct {
 	region   string
 	stallMax time.Duration
 	client   *http.Client
-	keys     *credentials.Credentials
-	provider *provider // of keys
+	provider *provider
 }
 
 const (
@@ -41,31 +38,22 @@ const (
 
 // Open returns a bucket. It sends no request. The error is about the configuration.
 func Open(c Config, bucket string) (*Bucket, error) {
+	c.Region, c.StallMax = cmp.Or(c.Region, regionDefault), cmp.Or(c.StallMax, time.Minute)
 	base, err := c.base(bucket)
 	if err != nil {
 		return nil, err
 	}
-	c.StallMax = cmp.Or(c.StallMax, time.Minute)
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
-	provider := c.provider()
 	return &Bucket{
-		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.region(), stallMax: c.StallMax,
+		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.Region, stallMax: c.StallMax,
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // no request to a host that the operator did not name
 		}},
-		keys: credentials.New(provider), provider: provider,
+		provider: c.provider(),
 	}, nil
-}
-
-// region returns the region of the configuration.
-func (c Config) region() string {
-	if c.Region == "" {
-		return regionDefault
-	}
-	return c.Region
 }
 
 // base returns the URL of a bucket: at Amazon a host of its own, because Amazon recommends it, else a path. A bucket
@@ -78,8 +66,8 @@ func (c Config) base(bucket string) (*url.URL, error) {
 		}
 		return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
 	}
-	host := "s3." + c.region() + ".amazonaws.com"
-	if !regionText.MatchString(c.region()) {
+	host := "s3." + c.Region + ".amazonaws.com"
+	if !regionText.MatchString(c.Region) {
 		return nil, errors.New("the region must have lower-case letters, digits and hyphens, such as eu-west-1")
 	}
 	if strings.Contains(bucket, ".") {

@@ -14,43 +14,11 @@ import (
 // Get opens an object for reading. After a broken connection the reader requests the rest of the same object. The
 // caller closes the reader.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	response, err := b.open(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // object.Close closes it
+	response, err := b.do(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // object.Close closes it
 	if err != nil {
 		return nil, b.fault(ctx, key, err)
 	}
 	return &object{body: response.Body, b: b, ctx: ctx, key: key, tag: response.Header.Get("Etag")}, nil
-}
-
-// open sends a request for an object. The response must begin within timeMax; object.Read limits the time of the rest.
-func (b *Bucket) open(ctx context.Context, r request) (*http.Response, error) {
-	limited, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(b.timeMax(0), cancel)
-	response, err := b.do(limited, r)
-	if timer.Stop() && err == nil {
-		response.Body = canceledBody{response.Body, cancel}
-		return response, nil
-	}
-	if err == nil { // the timer was first
-		err = errors.Join(limited.Err(), response.Body.Close())
-	}
-	if limited.Err() != nil && ctx.Err() == nil {
-		err = b.tooLong(0)
-	}
-	cancel()
-	return nil, err
-}
-
-// canceledBody is a body whose context ends with it.
-type canceledBody struct {
-	io.ReadCloser
-
-	cancel context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (c canceledBody) Close() error {
-	defer c.cancel()
-	return c.ReadCloser.Close()
 }
 
 // object reads an object, with errors without secrets.
@@ -112,7 +80,7 @@ func (o *object) resume() error {
 	_ = o.body.Close() // of a broken connection
 	rest := http.Header{"Range": {fmt.Sprintf("bytes=%d-", o.at)}, "If-Match": {o.tag}}
 	r := request{method: http.MethodGet, key: o.key, header: rest}
-	response, err := o.b.open(o.ctx, r) //nolint:bodyclose // Close closes it
+	response, err := o.b.do(o.ctx, r) //nolint:bodyclose // Close closes it
 	if err != nil {
 		return o.b.fault(o.ctx, o.key, err)
 	}

@@ -37,7 +37,7 @@ func (c Config) provider() *provider {
 		const metadataMax = 10 * time.Second
 		direct := &http.Transport{Proxy: nil} // the metadata service is on the machine
 		all = append(all, &credentials.IAM{
-			Region: c.region(), Client: &http.Client{Transport: direct, Timeout: metadataMax},
+			Region: c.Region, Client: &http.Client{Transport: direct, Timeout: metadataMax},
 		})
 	}
 	return &provider{all: all}
@@ -70,14 +70,18 @@ func refuseFIFO(path string) error {
 	return nil
 }
 
-// RetrieveWithCredContext implements credentials.Provider. It hides the errors of the providers, because those of a
+// keys returns the keys, and keeps them until they expire or again is set. It hides the errors of the providers, because those of a
 // malformed file repeat its lines.
-func (p *provider) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+func (p *provider) keys(ctx context.Context, again bool) (credentials.Value, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !again && p.current != nil && !p.current.IsExpired() {
+		return p.last, nil
+	}
+	p.current = nil
 	fault := ErrNoKeys
 	for _, one := range p.all {
-		v, err := one.RetrieveWithCredContext(c)
+		v, err := one.RetrieveWithCredContext(&credentials.CredContext{Context: ctx, Client: http.DefaultClient})
 		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
 			p.current, p.last = one, v
 			return v, nil
@@ -86,20 +90,7 @@ func (p *provider) RetrieveWithCredContext(c *credentials.CredContext) (credenti
 			fault = fmt.Errorf("%w; %w", ErrNoKeys, err)
 		}
 	}
-	p.current = nil
 	return credentials.Value{}, fault
-}
-
-// Retrieve implements credentials.Provider.
-func (p *provider) Retrieve() (credentials.Value, error) {
-	return p.RetrieveWithCredContext(&credentials.CredContext{})
-}
-
-// IsExpired implements credentials.Provider.
-func (p *provider) IsExpired() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.current == nil || p.current.IsExpired()
 }
 
 // hide replaces the secrets of the last requests in a text.
@@ -117,8 +108,7 @@ func (p *provider) hide(text string) string {
 // CheckKeys reads the keys again, so that changed ones take effect. Without keys the error is ErrNoKeys. With an
 // instance role, or a profile that names a program or single sign-on, it may send requests or start that program.
 func (b *Bucket) CheckKeys(ctx context.Context) error {
-	b.keys.Expire()
-	_, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx, Client: http.DefaultClient})
+	_, err := b.provider.keys(ctx, true)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"github.com/minio/minio-go/v7/pkg/signer"
 )
@@ -71,7 +70,10 @@ func codeOf(err error) string {
 	return ""
 }
 
-const delayMax = 2 * time.Second // between two attempts
+const (
+	delayMax         = 2 * time.Second // between two attempts
+	responseBytesMax = 8 << 20         // enough for a list of 1000 objects with keys of 1024 bytes
+)
 
 // do sends a request, and again after a temporary failure. The caller closes the body of the response, whose status is
 // 2xx.
@@ -96,7 +98,7 @@ func (b *Bucket) do(ctx context.Context, r request) (*http.Response, error) {
 
 // attempt sends a request once.
 func (b *Bucket) attempt(ctx context.Context, r request) (*http.Response, error) {
-	keys, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx, Client: http.DefaultClient})
+	keys, err := b.provider.keys(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +112,9 @@ func (b *Bucket) attempt(ctx context.Context, r request) (*http.Response, error)
 		return response, err
 	}
 	defer response.Body.Close()
+	defer time.AfterFunc(b.stallMax, func() { _ = response.Body.Close() }).Stop() // it may send a byte now and then
 	fault := &responseError{status: response.StatusCode}
-	text, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
 	if err != nil || xml.Unmarshal(text, fault) != nil || fault.Code == "" { // a response to HEAD has no body
 		fault.Code, fault.Message = codesOfStatus[fault.status], http.StatusText(fault.status)
 	}
@@ -159,7 +162,7 @@ func (b *Bucket) send(ctx context.Context, r request) (http.Header, []byte, erro
 	var text []byte
 	if err == nil {
 		defer response.Body.Close()
-		if text, err = io.ReadAll(response.Body); err == nil {
+		if text, err = io.ReadAll(io.LimitReader(response.Body, responseBytesMax)); err == nil {
 			return response.Header, text, nil
 		}
 		err = &url.Error{Err: err}

@@ -61,7 +61,7 @@ func TestServerDrips(t *testing.T) {
 		b := openDripping(t)
 		for name, row := range map[string]struct {
 			request func() error
-			want    string // in the error, before the time
+			want    string // in the error; a space at its end stands before the time
 		}{
 			"list": {func() error { _, err := b.List(t.Context(), ""); return err }, "did not end the list within "},
 			"put": {
@@ -87,10 +87,18 @@ func TestServerDrips(t *testing.T) {
 					err = r.Close()
 				}
 				return err
-			}, "the transfer of 0 bytes took longer than "},
+			}, "timeout awaiting response headers"},
+			"get a slow refusal": {func() error {
+				_, err := b.Get(t.Context(), slowRefusal)
+				return err
+			}, " returned AccessDenied (403): Forbidden"},
 		} {
 			err := row.request()
-			if want := row.want + b.timeMax(0).String(); err == nil || !strings.Contains(err.Error(), want) ||
+			want := row.want
+			if strings.HasSuffix(want, " ") {
+				want += b.timeMax(0).String()
+			}
+			if err == nil || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), "the S3 server http://s3.example") {
 				t.Errorf("%s: got %v, want %s", name, err, want)
 			}
@@ -98,7 +106,10 @@ func TestServerDrips(t *testing.T) {
 	})
 }
 
-const slowHeader = "slow-header" // an object whose response has no header for an hour
+const (
+	slowHeader  = "slow-header"  // an object whose response has no header for an hour
+	slowRefusal = "slow-refusal" // an object whose response has the status 403
+)
 
 // openDripping returns a bucket of a server in the bubble that sends a byte of each response a second for an hour.
 func openDripping(t *testing.T) *Bucket {
@@ -123,6 +134,9 @@ func openDripping(t *testing.T) *Bucket {
 			defer c.Close()
 			to, flush = c, func() error { return nil }
 		}
+		if strings.HasSuffix(r.URL.Path, slowRefusal) {
+			w.WriteHeader(http.StatusForbidden)
+		}
 		for range 3600 { // or until the client closes the connection
 			_, err := io.WriteString(to, " ")
 			if err := errors.Join(err, flush()); err != nil {
@@ -133,7 +147,7 @@ func openDripping(t *testing.T) *Bucket {
 	})}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }() // the test waits for it
-	transport := b.client.Transport.(limited).RoundTripper.(*http.Transport)
+	transport := b.client.Transport.(*http.Transport)
 	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		near, peer := net.Pipe()
 		l.conns <- peer

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,7 +12,7 @@ import (
 )
 
 // transport returns the transport of the requests: HTTP/1.1, the proxies of the environment, and limits.
-func (c Config) transport() (http.RoundTripper, error) {
+func (c Config) transport() (*http.Transport, error) {
 	const (
 		dialMax = 10 * time.Second
 		idleMax = 30 * time.Second
@@ -23,7 +22,7 @@ func (c Config) transport() (http.RoundTripper, error) {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: dialMax}
-	return limited{&http.Transport{
+	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
@@ -34,10 +33,11 @@ func (c Config) transport() (http.RoundTripper, error) {
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    dialMax,
+		ResponseHeaderTimeout:  c.StallMax, // a server that sends a byte now and then never stalls
 		IdleConnTimeout:        idleMax,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // the checksums are those of the stored bytes
-	}}, nil
+	}, nil
 }
 
 // roots returns the certificates of CAFile, nil without one.
@@ -90,23 +90,4 @@ func (c *stallingConn) Write(p []byte) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// limited limits the bodies of responses, except those of objects, whose readers know the size.
-type limited struct{ http.RoundTripper }
-
-// responseBytesMax is enough for a list of 1000 objects with keys of 1024 bytes.
-const responseBytesMax = 8 << 20
-
-// RoundTrip implements http.RoundTripper.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := l.RoundTripper.RoundTrip(r)
-	isObject := r.Method == http.MethodGet && r.URL.RawQuery == ""
-	if err == nil && (!isObject || response.StatusCode >= http.StatusBadRequest) {
-		response.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(response.Body, responseBytesMax), response.Body}
-	}
-	return response, err
 }
