@@ -149,7 +149,15 @@ func (r *run) sorted() iter.Seq[Record] {
 // must not be called after it.
 func (s *Sorter) Sorted() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := s.wait(); err != nil {
+		if s.file == nil {
+			for record := range s.run.sorted() {
+				if !yield(record, nil) {
+					return
+				}
+			}
+			return
+		}
+		if err := errors.Join(s.spill(), s.wait()); err != nil {
 			yield(Record{}, fmt.Errorf("write a sorted run: %w", err))
 			return
 		}

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"io"
-	"iter"
-	"os"
 	"slices"
 )
 
@@ -43,11 +41,8 @@ func (w *runWriter) close() (int64, error) { return w.length, w.w.Flush() }
 // runReader reads the records of a run.
 type runReader struct {
 	r      *bufio.Reader
-	Record // the current one
-}
-
-func newRunReader(file *os.File, e extent, buffer int) *runReader {
-	return &runReader{r: bufio.NewReaderSize(io.NewSectionReader(file, e.start, e.length), buffer)}
+	number int // of the run: of two equal keys, the earlier run's comes first
+	Record     // the current one
 }
 
 // next reads the next record. It returns false at the end of the run.
@@ -71,32 +66,15 @@ func (r *runReader) next() (bool, error) {
 	return err == nil, err
 }
 
-// source is a run that is merged.
-type source struct {
-	record *Record              // the current one
-	number int                  // of the run: of two equal keys, the earlier run's comes first
-	next   func() (bool, error) // reads the next record; false: the run has ended
-}
-
-func compareSources(a, b *source) int {
-	return cmp.Or(cmp.Compare(a.record.Key, b.record.Key), cmp.Compare(a.number, b.number))
+func compareRuns(a, b *runReader) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.number, b.number))
 }
 
 // merge yields the records of all runs. It returns an error that it has not yielded.
 func (s *Sorter) merge(yield func(Record, error) bool) error {
-	if len(s.written) == 0 {
-		for record := range s.run.sorted() {
-			if !yield(record, nil) {
-				return nil
-			}
-		}
-		return nil
-	}
-	next, stop := iter.Pull(s.run.sorted())
-	defer stop()
-	runs, err := s.sources(next)
+	runs, err := s.readers()
 	for err == nil && len(runs) > 0 {
-		if !yield(*runs[0].record, nil) {
+		if !yield(runs[0].Record, nil) {
 			return nil
 		}
 		runs, err = advance(runs)
@@ -104,39 +82,29 @@ func (s *Sorter) merge(yield func(Record, error) bool) error {
 	return err
 }
 
-// sources returns the runs by their current records. next returns the records of the last run, which is in memory.
-func (s *Sorter) sources(next func() (Record, bool)) (runs []*source, err error) {
-	last := &Record{}
-	all := []*source{{last, len(s.written), func() (ok bool, err error) {
-		*last, ok = next()
-		return ok, nil
-	}}}
+// readers returns the runs by their first records.
+func (s *Sorter) readers() (runs []*runReader, err error) {
 	buffer := max(readBytesMin, readBytes/len(s.written))
-	for number, extent := range s.written {
-		r := newRunReader(s.file, extent, buffer)
-		all = append(all, &source{&r.Record, number, r.next})
-	}
-	for _, run := range all {
-		ok, err := run.next()
-		if err != nil {
+	for number, e := range s.written {
+		section := io.NewSectionReader(s.file, e.start, e.length)
+		run := &runReader{r: bufio.NewReaderSize(section, buffer), number: number}
+		if _, err := run.next(); err != nil { // no run is empty
 			return nil, err
 		}
-		if ok {
-			runs = append(runs, run)
-		}
+		runs = append(runs, run)
 	}
-	slices.SortFunc(runs, compareSources)
+	slices.SortFunc(runs, compareRuns)
 	return runs, nil
 }
 
 // advance replaces the least record by the next one of its run.
-func advance(runs []*source) ([]*source, error) {
+func advance(runs []*runReader) ([]*runReader, error) {
 	first, rest := runs[0], runs[1:]
 	ok, err := first.next()
 	if err != nil || !ok {
 		return rest, err
 	}
-	i, _ := slices.BinarySearchFunc(rest, first, compareSources)
+	i, _ := slices.BinarySearchFunc(rest, first, compareRuns)
 	copy(runs, rest[:i])
 	runs[i] = first
 	return runs, nil
