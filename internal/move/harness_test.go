@@ -182,9 +182,12 @@ func scopesOf(t testing.TB, text string) auth.Scopes {
 	return scopes
 }
 
-// config returns the Config of a move without callbacks.
+// config returns the Config of a move whose callbacks do nothing.
 func config(from, to storetest.Engine) move.Config {
-	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one"}
+	return move.Config{
+		From: from, To: to, FromName: "the old one", ToName: "the new one",
+		Progress: func(int64, int64) {}, Announce: func() {},
+	}
 }
 
 // content is the whole content of a store.

@@ -20,19 +20,18 @@ import (
 	"plantstore/internal/store"
 )
 
-// Config is the input of Run.
+// Config is the input of Run. All fields are required.
 type Config struct {
-	From             Source       // required
-	To               Destination  // required; no other process writes to it until Run has returned
+	From             Source
+	To               Destination  // no other process writes to it until Run has returned
 	FromName, ToName string       // for messages and the audit log
 	By               audit.Origin // of the entries in the audit logs of both stores
 
-	// Progress, if it is not nil, is called after each chunk with the number of plants
-	// that both stores have, and the number of plants of From at the start; -1 if
-	// From does not maintain its totals.
+	// Progress is called after each chunk with the number of plants that both stores have, and the number of plants of
+	// From at the start; -1 if From does not maintain its totals.
 	Progress func(plants, all int64)
 
-	// Announce, if it is not nil, is called before the source becomes read-only.
+	// Announce is called before the source becomes read-only.
 	Announce func()
 }
 
@@ -50,7 +49,6 @@ type Result struct {
 var (
 	errMoved     = errors.New("cannot move the store again")
 	errDifferent = errors.New("the new store has other data")
-	errNoStore   = errors.New("a move requires both stores")
 
 	// ErrNotReopened means that a move failed and that its source may be read-only.
 	ErrNotReopened = errors.New("the old store may be read-only: run the same command again")
@@ -63,15 +61,6 @@ var (
 func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
 
 func run(ctx context.Context, c Config, chunk int) (Result, error) {
-	if c.From == nil || c.To == nil {
-		return Result{}, errNoStore
-	}
-	if c.Progress == nil {
-		c.Progress = func(int64, int64) {}
-	}
-	if c.Announce == nil {
-		c.Announce = func() {}
-	}
 	m := &mover{Config: c, chunk: chunk, all: -1}
 	unlock, err := m.lock(ctx)
 	if err != nil {

@@ -17,17 +17,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestNoStore shows that a move without one of the stores fails and does not panic.
-func TestNoStore(t *testing.T) {
-	t.Parallel()
-	both := config(inFile(t)(t), inFile(t)(t))
-	for _, c := range []move.Config{{}, {From: both.From}, {To: both.To}} {
-		if _, err := move.Run(t.Context(), c); err == nil || err.Error() != "a move requires both stores" {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
 // TestMove shows that a move copies everything, that the old store is read-only
 // after it, and that the new one is not.
 func TestMove(t *testing.T) {
