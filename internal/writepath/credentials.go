@@ -213,10 +213,8 @@ func (c *credentials) reachable() bool { return !c.outage.unreachable() }
 // logs one line for all of them.
 func (c *credentials) unreadable(err error) error {
 	c.log.Debug("could not read the tokens", "error", err)
-	return &plant.Error{
-		Code:    plant.CodeStoreUnavailable,
-		Message: "nothing was stored because the store cannot check credentials now; send the request again",
-	}
+	return plant.Errorf(plant.CodeStoreUnavailable,
+		"nothing was stored because the store cannot check credentials now; send the request again")
 }
 
 // close stops the watcher and stores the last uses.

@@ -32,10 +32,8 @@ func (c *credentials) authenticateJWT(
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			return auth.Principal{}, err
 		}
-		return auth.Principal{}, &plant.Error{
-			Code:    plant.CodeStoreUnavailable,
-			Message: "nothing was stored because the server has no keys of the issuer of this token yet; send the request again",
-		}
+		return auth.Principal{}, plant.Errorf(plant.CodeStoreUnavailable, "nothing was stored because the server has no "+
+			"keys of the issuer of this token yet; send the request again")
 	}
 	return c.authenticateClaims(ctx, claims, now)
 }
@@ -93,10 +91,8 @@ func (c *credentials) logUnregistered(err error) {
 // unregistered returns the error of a client whose subject could not be stored.
 func (c *credentials) unregistered(err error) error {
 	if errors.Is(err, store.ErrTooManySubjects) {
-		return &plant.Error{
-			Code:    plant.CodeStoreUnavailable,
-			Message: "nothing was stored because the store has too many subjects of the issuer; ask the store's operator",
-		}
+		return plant.Errorf(plant.CodeStoreUnavailable,
+			"nothing was stored because the store has too many subjects of the issuer; ask the store's operator")
 	}
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrFull) {
 		return clientError(err)

@@ -26,11 +26,8 @@ func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 		return nil
 	}
 	w.metrics.refusedShare.Inc()
-	return &plant.Error{
-		Code: plant.CodeQueueFull,
-		Message: "the plant was not stored because the queue is nearly full and this credential has its share of it; " +
-			"send it again",
-	}
+	return plant.Errorf(plant.CodeQueueFull, "the plant was not stored because the queue is nearly full and "+
+		"this credential has its share of it; send it again")
 }
 
 // shareOf returns the share of a credential. The batch starts to count shares with the first

@@ -171,16 +171,12 @@ func (w *writer) add(span *trace.Span, c store.Create) (b *pendingBatch, i int, 
 	case w.broken:
 		return nil, 0, errUnavailable()
 	case w.closed:
-		return nil, 0, &plant.Error{
-			Code:    plant.CodeShuttingDown,
-			Message: "the plant was not stored because the server is shutting down; send it again",
-		}
+		return nil, 0, plant.Errorf(plant.CodeShuttingDown,
+			"the plant was not stored because the server is shutting down; send it again")
 	case len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:
 		w.metrics.refusedFull.Inc()
-		return nil, 0, &plant.Error{
-			Code:    plant.CodeQueueFull,
-			Message: "the plant was not stored because the queue is full; send it again",
-		}
+		return nil, 0, plant.Errorf(plant.CodeQueueFull,
+			"the plant was not stored because the queue is full; send it again")
 	}
 	if err := w.refuseShare(b, c); err != nil {
 		return nil, 0, err
@@ -430,33 +426,24 @@ func clientError(err error) *plant.Error {
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return errUnknown()
 	case errors.Is(err, store.ErrFull):
-		return &plant.Error{
-			Code:    plant.CodeStoreFull,
-			Message: "the plant was not stored because the disk of the store is full; send it again later",
-		}
+		return plant.Errorf(plant.CodeStoreFull,
+			"the plant was not stored because the disk of the store is full; send it again later")
 	case errors.Is(err, store.ErrReadOnly):
-		return &plant.Error{
-			Code:    plant.CodeStoreReadOnly,
-			Message: "the plant was not stored because a move makes the store read-only; send it again",
-		}
+		return plant.Errorf(plant.CodeStoreReadOnly,
+			"the plant was not stored because a move makes the store read-only; send it again")
 	default:
 		return errUnavailable()
 	}
 }
 
 func errUnknown() *plant.Error {
-	return &plant.Error{
-		Code: plant.CodeOutcomeUnknown,
-		Message: "the outcome is unknown and the plant may be stored; " +
-			"send it again, a retry never creates a second plant",
-	}
+	return plant.Errorf(plant.CodeOutcomeUnknown,
+		"the outcome is unknown and the plant may be stored; send it again, a retry never creates a second plant")
 }
 
 func errUnavailable() *plant.Error {
-	return &plant.Error{
-		Code:    plant.CodeStoreUnavailable,
-		Message: "the plant was not stored because the store cannot write now; send it again",
-	}
+	return plant.Errorf(plant.CodeStoreUnavailable,
+		"the plant was not stored because the store cannot write now; send it again")
 }
 
 // close refuses new creates and waits until the pending ones are committed.
