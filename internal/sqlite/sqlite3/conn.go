@@ -27,6 +27,8 @@ type Conn struct {
 	tls *libc.TLS
 	db  uintptr // sqlite3*
 	out uintptr // C memory of outBytes for out parameters
+
+	run map[string]*Stmt // the statements of Run, by their text
 }
 
 // The layout of Conn.out: two out parameters of 4 bytes, or one of 8; the
@@ -86,7 +88,7 @@ func immutableURI(path string) string {
 const defaultVFS uintptr = 0
 
 func open(path string, vfs uintptr, flags int32) (*Conn, error) {
-	c := &Conn{tls: libc.NewTLS()}
+	c := &Conn{tls: libc.NewTLS(), run: map[string]*Stmt{}}
 	c.out = libc.Xcalloc(c.tls, 1, outBytes)
 	name, err := libc.CString(path)
 	if c.out == 0 || err != nil {
@@ -114,6 +116,10 @@ func (c *Conn) Close() error {
 	if c.db == 0 {
 		return nil
 	}
+	for _, s := range c.run {
+		s.Close()
+	}
+	clear(c.run)
 	// Not sqlite3_close_v2: it would free the connection with its last statement,
 	// when c.tls is closed already.
 	if code := lib.Xsqlite3_close(c.tls, c.db); code != lib.SQLITE_OK {
@@ -135,13 +141,17 @@ func (c *Conn) Exec(sql string) error {
 	return c.check(sql, lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0))
 }
 
-// Run runs one statement that returns no rows, with the values of its parameters.
+// Run runs one statement that returns no rows, with the values of its parameters. The connection keeps the statement
+// for the next Run of the same text, so the texts of a program must be few.
 func (c *Conn) Run(sql string, values ...any) error {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return err
+	s := c.run[sql]
+	if s == nil {
+		var err error
+		if s, err = c.Prepare(sql); err != nil {
+			return err
+		}
+		c.run[sql] = s
 	}
-	defer s.Close()
 	return s.Run(values...)
 }
 

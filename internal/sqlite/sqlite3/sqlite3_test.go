@@ -90,6 +90,28 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestRunAgain shows that a kept statement of Run works after an error and after a change of the schema, and that it does
+// not keep the connection open.
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))
+	must(t, err)
+	for range 2 {
+		must(t, c.Exec("CREATE TABLE t (a INTEGER PRIMARY KEY) STRICT"))
+		const insert = "INSERT INTO t VALUES (?)"
+		must(t, c.Run(insert, 1))
+		if err := c.Run(insert, 1); err == nil {
+			t.Error("the second row with the key has no error")
+		}
+		must(t, c.Run(insert, 2))
+		if n, err := c.QueryInt("SELECT sum(a) FROM t"); n != 3 || err != nil {
+			t.Errorf("sum %d, %v; want 3", n, err)
+		}
+		must(t, c.Exec("DROP TABLE t"))
+	}
+	must(t, c.Close())
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
