@@ -221,15 +221,8 @@ func tryLock(f *os.File, how int) (locked bool, err error) {
 	return true, nil
 }
 
-// flock calls flock(2), again after EINTR.
-func flock(f *os.File, how int) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), how)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
+// flock calls flock(2), which does not wait: no call locks without LOCK_NB.
+func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
 
 // Pause sleeps. It returns an error that wraps store.ErrBusy if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
