@@ -16,8 +16,7 @@ import (
 func (s *Service) schedule() {
 	var last, failed time.Time // starts of the newest backup and, if it is newer, of a failed one
 	s.removeScratch()
-	_, _ = s.identity(s.ctx) // the backup logs the same error
-	if old, err := s.scheduled(); err == nil && len(old) > 0 {
+	if old, err := s.scheduled(); err == nil && len(old) > 0 { // the backup logs the same error
 		last = old[len(old)-1].At
 		s.last.Set(float64(last.Unix()))
 	}
@@ -162,25 +161,21 @@ func (s *Service) reportNotRemoved(file string, err error) {
 
 // scheduled returns the complete scheduled backups of this store, oldest first. It logs a warning for each other file
 // with the name of one.
-func (s *Service) scheduled() ([]Backup, error) {
-	files, err := s.files(s.ctx)
-	s.mu.Lock()
-	store := s.store
-	s.mu.Unlock()
-	var complete []Backup
-	for _, b := range slices.Backward(files) {
-		if b.Manual {
-			continue
-		}
-		s.inspect(s.ctx, &b, store)
+func (s *Service) scheduled() (complete []Backup, err error) {
+	all, err := s.List(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range slices.Backward(all) {
 		switch {
+		case b.Manual:
 		case b.Fault == nil:
 			complete = append(complete, b)
-		case !errors.Is(b.Fault, fs.ErrNotExist): // else it was removed since the list
+		default:
 			s.reportIgnored(b)
 		}
 	}
-	return complete, err
+	return complete, nil
 }
 
 // ignoredMax limits the warnings about ignored files, and their memory.
