@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,13 +15,14 @@ import (
 
 // This file implements webhook.Outbox, except for ExpireDeliveries.
 
-// webhookState is the column plantstore.webhooks as the engine read it last. Reading it
-// for each batch would cost a round trip.
-type webhookState struct {
-	mu      sync.Mutex // guards the fields below
-	events  bool
-	readAt  time.Time // start of the read of events; the zero time: events is unknown
-	forgets int       // calls of forget
+// webhookState is the column plantstore.webhooks as the engine has read it. Reading it for each batch would cost a round
+// trip.
+type webhookState struct{ last atomic.Pointer[webhooksRead] } // nil: unknown
+
+// webhooksRead is a read of the column. The zero value is no read.
+type webhooksRead struct {
+	events bool
+	at     time.Time // start of the read
 }
 
 // webhooksMaxAge is the age at which a batch reads plantstore.webhooks again. A server polls
@@ -30,34 +31,24 @@ const webhooksMaxAge = time.Second
 
 // known returns the column, unless it is unknown or older than webhooksMaxAge.
 func (s *webhookState) known() (events, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.events, time.Since(s.readAt) <= webhooksMaxAge
+	last := s.last.Load()
+	if last == nil || time.Since(last.at) > webhooksMaxAge {
+		return false, false
+	}
+	return last.events, true
 }
 
 // forget makes the next batch read the column. The engine calls it after each change.
-func (s *webhookState) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readAt = time.Time{}
-	s.forgets++
-}
+func (s *webhookState) forget() { s.last.Store(&webhooksRead{}) }
 
-// read returns the result of query, which reads the column, and stores it. If forget was
-// called or a later read has ended during the query, the result may be an older value and is
-// not stored.
+// read returns the result of query, which reads the column, and stores it. If forget was called or another read has
+// ended during the query, the result may be the older value and is not stored.
 func (s *webhookState) read(query func() (events bool, err error)) (events bool, err error) {
-	s.mu.Lock()
-	began, forgets := time.Now(), s.forgets
-	s.mu.Unlock()
+	before, began := s.last.Load(), time.Now()
 	if events, err = query(); err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.forgets == forgets && s.readAt.Before(began) {
-		s.events, s.readAt = events, began
-	}
+	s.last.CompareAndSwap(before, &webhooksRead{events, began})
 	return events, nil
 }
 
