@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,25 +63,14 @@ func (e *Engine) Scan(
 	if err != nil {
 		return from, false, classify(err)
 	}
-	defer result.Close()
-	var p store.Scanned
-	next = from
-	for bytes := 0; bytes <= store.PlantsBytes; rows-- {
+	next, more, err = store.ScanRows(from, rows, visit, func(p *store.Scanned) (bool, error) {
 		if !result.Next() {
-			return next, rows == 0, classify(result.Err())
+			return false, result.Err()
 		}
-		if err := scanned(result, &p); err != nil {
-			return next, false, classify(err)
-		}
-		bytes += len(p.Name) + len(p.Tag)
-		visit(&p)
-		if p.ID == math.MaxInt64 {
-			return p.ID, false, nil
-		}
-		next = p.ID + 1
-	}
+		return true, scanned(result, p)
+	})
 	result.Close() // reads the remaining rows, which may end with an error
-	return next, true, classify(result.Err())
+	return next, more, classify(cmp.Or(err, result.Err()))
 }
 
 // scanned reads a row of scanSQL. It decodes the binary format without Rows.Scan, because a search reads every plant.

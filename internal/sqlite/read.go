@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"math"
+	"iter"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/dbfile"
@@ -51,20 +51,27 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 		values = append(values, tag)
 	}
 	sql += " ORDER BY plants.id LIMIT ?2"
-	return query(ctx, e, func(c *sqlite3.Conn) (records []plant.Record, err error) {
-		bytes := 0
-		for s, err := range c.Rows(sql, values...) {
-			if err != nil {
-				return nil, err
-			}
-			r := recordRow(s)
-			records = append(records, r)
-			if bytes += r.Bytes(); bytes > store.PlantsBytes {
-				break
-			}
-		}
-		return records, nil
+	return query(ctx, e, func(c *sqlite3.Conn) ([]plant.Record, error) {
+		return collectWithin(c.Rows(sql, values...), recordRow)
 	})
+}
+
+// collectWithin is sqlite3.Collect until the texts of the rows exceed store.PlantsBytes.
+func collectWithin[R interface{ Bytes() int }](
+	rows iter.Seq2[*sqlite3.Stmt, error], row func(*sqlite3.Stmt) R,
+) (all []R, err error) {
+	bytes := 0
+	for s, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		r := row(s)
+		all = append(all, r)
+		if bytes += r.Bytes(); bytes > store.PlantsBytes {
+			break
+		}
+	}
+	return all, nil
 }
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
@@ -79,32 +86,19 @@ func (e *Engine) Scan(
 				return err
 			}
 		}
-		defer e.scan.Reset() // ends the read transaction
-		e.scan.Bind(from, rows)
-		next, more, err = scanRows(e.scan, from, rows, visit)
+		s := e.scan
+		defer s.Reset() // ends the read transaction
+		s.Bind(from, rows)
+		next, more, err = store.ScanRows(from, rows, visit, func(p *store.Scanned) (bool, error) {
+			ok, err := s.Step()
+			if ok {
+				*p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
+			}
+			return ok, err
+		})
 		return err
 	})
 	return next, more, err
-}
-
-// scanRows calls visit for the rows of scanSQL. It returns the results of admin.Engine.Scan.
-func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
-	var p store.Scanned
-	next = from
-	for bytes := 0; bytes <= store.PlantsBytes; rows-- {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return next, err == nil && rows == 0, err
-		}
-		p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
-		bytes += len(p.Name) + len(p.Tag)
-		visit(&p)
-		if p.ID == math.MaxInt64 {
-			return p.ID, false, nil
-		}
-		next = p.ID + 1
-	}
-	return next, true, nil
 }
 
 func recordRow(s *sqlite3.Stmt) plant.Record {

@@ -6,6 +6,7 @@ package store
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -71,6 +72,27 @@ type Scanned struct {
 	ID        int64
 	Name, Tag []byte // memory of the engine; a nil Tag is no tag, an empty one is an empty tag
 	CreatedAt int64  // microseconds since 1970 in UTC
+}
+
+// ScanRows implements admin.Engine.Scan: it calls visit for the plants that read returns, until read returns false.
+func ScanRows(
+	from int64, rows int, visit func(*Scanned), read func(*Scanned) (ok bool, err error),
+) (next int64, more bool, err error) {
+	var p Scanned
+	next = from
+	for bytes := 0; bytes <= PlantsBytes; rows-- {
+		ok, err := read(&p)
+		if err != nil || !ok {
+			return next, err == nil && rows == 0, err
+		}
+		bytes += len(p.Name) + len(p.Tag)
+		visit(&p)
+		if p.ID == math.MaxInt64 {
+			return p.ID, false, nil
+		}
+		next = p.ID + 1
+	}
+	return next, true, nil
 }
 
 // Query selects plants for an engine's List.
