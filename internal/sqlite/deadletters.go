@@ -85,39 +85,21 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 	return changed, nil
 }
 
-// DeadLetters implements admin.Engine.
-func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []store.DeadLetter, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		hooks, err := webhooks(c)
-		for _, w := range hooks {
-			after := page.Plant
-			switch {
-			case err != nil || len(all) == page.Limit || w.ID < page.Webhook:
-				continue
-			case w.ID > page.Webhook:
-				after = math.MinInt64
+// DeadLetters implements admin.Engine. It reads the index for each webhook, because the primary key also has the
+// pending deliveries.
+func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error) {
+	const sql = "SELECT w.id, w.url, d.plant, d.since, d.dead_at, d.attempts, d.reason " +
+		"FROM plantstore_webhooks AS w CROSS JOIN plantstore_deliveries AS d INDEXED BY plantstore_deliveries_due " +
+		"ON d.webhook = w.id AND d.due_at IS NULL AND d.plant >= iif(w.id = ?1, ?2 + 1, ?3) " +
+		"WHERE w.id >= ?1 ORDER BY w.id, d.plant LIMIT ?4"
+	return query(ctx, e, func(c *sqlite3.Conn) ([]store.DeadLetter, error) {
+		rows := c.Rows(sql, page.Webhook, page.Plant, int64(math.MinInt64), page.Limit)
+		return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.DeadLetter {
+			return store.DeadLetter{
+				Webhook: s.Int64(0), URL: s.Text(1), Plant: s.Int64(2), Since: s.Time(3), DeadAt: s.Time(4),
+				Attempts: int(s.Int64(5)), Reason: s.Text(6),
 			}
-			var some []store.DeadLetter
-			some, err = deadLettersOf(c, w, after, w.ID == page.Webhook, page.Limit-len(all))
-			all = append(all, some...)
-		}
-		return err
-	})
-	return all, err
-}
-
-// deadLettersOf returns dead letters of one webhook from an id on, or after it if without is set. It
-// uses the index of deliveries that are due.
-func deadLettersOf(
-	c *sqlite3.Conn, w store.Webhook, from int64, without bool, limit int,
-) ([]store.DeadLetter, error) {
-	const sql = "SELECT plant, since, dead_at, attempts, reason FROM plantstore_deliveries " +
-		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR NOT ?3) ORDER BY plant LIMIT ?4"
-	return sqlite3.Collect(c.Rows(sql, w.ID, from, without, limit), func(s *sqlite3.Stmt) store.DeadLetter {
-		return store.DeadLetter{
-			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: s.Time(1), DeadAt: s.Time(2),
-			Attempts: int(s.Int64(3)), Reason: s.Text(4),
-		}
+		})
 	})
 }
 
