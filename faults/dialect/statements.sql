@@ -26,11 +26,10 @@ INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
 SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
 SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)
-SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
-SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
+SELECT coalesce(move_state, '') FROM plantstore
 SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
 SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1
@@ -38,6 +37,8 @@ SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_d
 SELECT id, active, (SELECT pg_catalog.count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1 AND kind IS NULL ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE id = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
@@ -65,7 +66,6 @@ SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM p
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid
 SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'
 SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2
-SELECT token_changes, coalesce(move_state, '') FROM plantstore
 SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
@@ -77,9 +77,9 @@ SET search_path = pg_catalog, pg_temp
 SET synchronous_commit = 'on'
 SHOW synchronous_commit
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
+UPDATE plantstore SET audit_sequence = $1, audit_hash = $2, pruned_sequence = $3, pruned_hash = $4
 UPDATE plantstore SET move_state = $1
 UPDATE plantstore SET move_state = NULL
-UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)
@@ -89,11 +89,7 @@ UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = pg_catalo
 UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)
 UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)
 UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1
-UPDATE tokens SET expires_at = $1 WHERE id = $2
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
-UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
-UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
-UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3
 WITH created AS (INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ON CONFLICT (id) DO NOTHING RETURNING id, created_at), events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created) SELECT id FROM created
 WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active) ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING created_at, plant) INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active ON CONFLICT (webhook, plant) DO NOTHING

@@ -150,8 +150,7 @@ func (b *sortedBatch) insertValues(ctx context.Context, to querier, from, end in
 		at := min(i, end-1)
 		args = append(args, b.ids[at], b.names[at], b.tags[at], b.createdAt[at], b.createdBy[at])
 	}
-	result, _ := to.Query(ctx, insertValuesSQL(rows), args...) // CollectRows returns the error
-	return pgx.CollectRows(result, pgx.RowTo[int64])
+	return collect(ctx, to, pgx.RowTo[int64], insertValuesSQL(rows), args...)
 }
 
 // timesOf returns the creation times of plants, given their ids in ascending order.

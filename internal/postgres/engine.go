@@ -49,6 +49,8 @@ type Config struct {
 // Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox,
 // move.Source and move.Destination.
 type Engine struct {
+	store.Changes
+
 	pool           *pgxpool.Pool
 	log            *slog.Logger
 	requireStandby bool
@@ -59,7 +61,6 @@ type Engine struct {
 
 	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
-	events   chan struct{} // holds a value after a batch that wrote events
 	webhooks webhookState
 
 	copyPause atomic.Int64 // see createOnCitus
@@ -106,7 +107,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if exposed := exposure(remoteHosts(&config.ConnConfig.Config)); exposed != "" && c.Server {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
-	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby, events: make(chan struct{}, 1)}
+	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
+	e.Changes = e.changes()
 	if c.Traced {
 		config.ConnConfig.Tracer = tracer{}
 	}

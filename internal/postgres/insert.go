@@ -142,7 +142,7 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 		return nil, unknownEffect, err
 	}
 	if events && len(created) > 0 {
-		e.signalEvents()
+		e.SignalEvents()
 	}
 	existing := map[int64]store.Row{}
 	if len(created) < len(b.ids) {
@@ -178,8 +178,7 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 	if events {
 		sql = insertEventsSQL
 	}
-	rows, _ := c.Query(ctx, sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+	return collect(ctx, c, pgx.RowTo[int64], sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy)
 }
 
 // copy creates all plants, or none if an id exists. It reads whether they have events after

@@ -76,7 +76,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if e.found == 0 || e.found == len(migrations) {
 			return nil
 		}
-		return appendAudit(ctx, tx, store.Migrated(e.found, len(migrations), c.By))
+		return store.AppendAudit(statements{e, ctx, tx}, store.Migrated(e.found, len(migrations), c.By))
 	})
 	if err == nil && 0 < e.found && e.found < len(migrations) {
 		e.log.Info("schema migrated", "from", e.found, "to", len(migrations))
@@ -94,12 +94,6 @@ func apply(ctx context.Context, tx pgx.Tx, m store.Migration, version int) error
 	}
 	_, err := tx.Exec(ctx, "UPDATE plantstore SET version = $1", version)
 	return err
-}
-
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // schemaVersion returns the schema of the store, 0 if the database has none. It refuses

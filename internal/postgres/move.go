@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
@@ -23,24 +22,6 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store
 // PlantsByID implements move.Store.
 func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
 	return plantRows(ctx, e.pool, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
-}
-
-// PutTokens implements move.Destination.
-func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	return e.changeTokens(ctx, func(tx pgx.Tx) error {
-		for _, t := range tokens {
-			if _, err := tx.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-				ON CONFLICT (id) DO UPDATE SET
-				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt,
-				nullTime(t.ExpiresAt), nullTime(t.LastUsedAt), nullTime(t.RevokedAt), nullText(t.Prefix),
-				nullText(string(t.Kind)), nullText(t.Issuer), nullText(t.Identifier)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // StartCapture implements move.Source.
@@ -66,9 +47,8 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 // Captured implements move.Source. It deletes the ids that it returns: the order in
 // which transactions become visible is unknown, so no position would be safe.
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
-	rows, _ := e.pool.Query(ctx, "DELETE FROM plantstore_captured "+ // CollectRows returns the error
+	return collect(ctx, e.pool, pgx.RowTo[int64], "DELETE FROM plantstore_captured "+
 		"WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id", limit)
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // StopCapture implements move.Source.
@@ -83,12 +63,12 @@ func (e *Engine) StopCapture(ctx context.Context) error {
 // refuse to start on it. So a database without triggers can be a destination.
 func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
 	err := e.transactLocked(ctx, func(tx pgx.Tx) error {
-		now, err := readState(ctx, tx)
+		now, err := moveState(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if now.Move != before {
-			return now.Move.Changed(before)
+		if now != before {
+			return now.Changed(before)
 		}
 		if after.Phase != store.Filling {
 			if err := e.checkMover(ctx, tx); err != nil {
@@ -122,11 +102,11 @@ func (e *Engine) setOwnMoveState(s store.MoveState) {
 func (e *Engine) Reopen(ctx context.Context) error {
 	filling := false
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		now, err := readState(ctx, tx)
+		now, err := moveState(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if filling = now.Move.Phase == store.Filling; !filling {
+		if filling = now.Phase == store.Filling; !filling {
 			if err := disable(ctx, tx, e.captureTrigger(), e.refuseTrigger()); err != nil {
 				return err
 			}
@@ -152,17 +132,17 @@ func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 
 // checkWritable returns an error if a move of another process makes the store
 // read-only. Its caller has locked the row of plantstore.
-func (e *Engine) checkWritable(ctx context.Context, tx pgx.Tx) error {
-	now, err := readState(ctx, tx)
+func (e *Engine) checkWritable(ctx context.Context, q querier) error {
+	now, err := moveState(ctx, q)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.Move.Text() == e.ownMoveState {
+	if now.Text() == e.ownMoveState {
 		return nil
 	}
-	return now.Move.Err()
+	return now.Err()
 }
 
 // Lock implements move.Store. It refuses a role that lacks the rights for a move
@@ -212,9 +192,9 @@ func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), lock
 
 // Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
-	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
-		"WHERE tgrelid = 'plants'::regclass::oid AND tgname = '"+captureName+"'") // CollectRows returns the error
-	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	bodies, err := collect(ctx, e.pool, pgx.RowTo[string],
+		"SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
+			"WHERE tgrelid = 'plants'::regclass::oid AND tgname = '"+captureName+"'")
 	enabled := func(body string) bool { return strings.TrimSpace(body) != noOpBody }
 	if err != nil || !slices.ContainsFunc(bodies, enabled) {
 		return false, err

@@ -10,24 +10,19 @@ import (
 
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
-	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason
-		FROM plantstore_deliveries LIMIT $1`, most) // CollectRows returns the error
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
+	deliveries, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
 		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
 			(*nullText)(&o.Reason))
 		return o, err
-	})
+	}, "SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries LIMIT $1", most)
 	if err != nil {
 		return nil, classify(err)
 	}
-	rows, _ = e.pool.Query(ctx, "SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1",
-		most-len(all))
-	var o store.OutboxRow
-	_, err = pgx.ForEachRow(rows, []any{&o.Since, &o.Plant}, func() error {
-		all = append(all, o)
-		return nil
-	})
-	return all, classify(err)
+	events, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
+		err = r.Scan(&o.Since, &o.Plant)
+		return o, err
+	}, "SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1", most-len(deliveries))
+	return append(deliveries, events...), classify(err)
 }
 
 // insertOutboxSQL writes events.

@@ -74,62 +74,19 @@ func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error
 	return e.ownMoveState == "", nil
 }
 
-// EventsWritten implements webhook.Outbox.
-func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
-
-func (e *Engine) signalEvents() {
-	select {
-	case e.events <- struct{}{}:
-	default: // the receiver has not received the last signal yet
-	}
-}
-
-// Webhooks implements webhook.Outbox.
-func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
-	all, err := webhooks(ctx, e.pool)
-	return all, classify(err)
-}
-
-func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
-	rows, _ := q.Query(ctx, "SELECT id, url, active FROM plantstore_webhooks ORDER BY id") // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[store.Webhook])
+// Webhooks implements store.Reader.
+func (s statements) Webhooks() ([]store.Webhook, error) {
+	return collect(s.ctx, s.q, pgx.RowToStructByPos[store.Webhook],
+		"SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
 }
 
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
-	all, err := e.setWebhooks(ctx, urls, by)
+	all, err := e.Changes.SetWebhooks(ctx, urls, by)
 	e.webhooks.forget() // even without a change: another server may have made it
 	if err == nil && len(urls) > 0 {
 		err = classify(e.waitForCreates(ctx))
 	}
-	return all, err
-}
-
-func (e *Engine) setWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
-	all, err := e.Webhooks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if added, removed := store.ChangeWebhooks(all, urls); len(added)+len(removed) == 0 {
-		return all, nil // without a write: a server must be able to start on a full disk
-	}
-	err = e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.checkWritable(ctx, tx); err != nil {
-			return err
-		}
-		if all, err = webhooks(ctx, tx); err != nil {
-			return err
-		}
-		added, removed := store.ChangeWebhooks(all, urls)
-		if err := changeWebhooks(ctx, tx, added, removed); err != nil {
-			return err
-		}
-		all, err = webhooks(ctx, tx)
-		if err != nil || len(added)+len(removed) == 0 {
-			return err
-		}
-		return appendAudit(ctx, tx, store.WebhooksChanged(added, removed, by))
-	})
 	return all, err
 }
 
@@ -144,8 +101,7 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 	const createsWaitMax, pause = 5 * time.Second, 10 * time.Millisecond
 	var before []string // transactions of the first read that still run
 	for started, first := time.Now(), true; ; first = false {
-		rows, _ := e.pool.Query(ctx, createsSQL) // CollectRows returns the error
-		now, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		now, err := collect(ctx, e.pool, pgx.RowTo[string], createsSQL)
 		if err != nil {
 			return err
 		}
@@ -173,26 +129,26 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 const setWebhooksSQL = `UPDATE plantstore
 	SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)`
 
-// changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.
-func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) error {
+// ChangeWebhooks implements store.Tx.
+func (s statements) ChangeWebhooks(added, removed []string) error {
 	for _, url := range added {
-		if _, err := tx.Exec(ctx, "INSERT INTO plantstore_webhooks (id, url, active) "+
+		if _, err := s.exec("INSERT INTO plantstore_webhooks (id, url, active) "+
 			"SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks "+
 			"ON CONFLICT (url) DO UPDATE SET active = TRUE", url); err != nil {
 			return err
 		}
 	}
 	for _, url := range removed {
-		if _, err := tx.Exec(ctx, "UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1", url); err != nil {
+		if _, err := s.exec("UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1", url); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 "+
+		if _, err := s.exec("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 "+
 			"WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)",
 			url, store.ReasonRemoved); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, setWebhooksSQL)
+	_, err := s.exec(setWebhooksSQL)
 	return err
 }
 
@@ -200,21 +156,8 @@ func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) err
 func (e *Engine) TakeDeliveries(
 	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) (taken []store.Delivery, err error) {
-	err = e.changeOutbox(ctx, func(tx pgx.Tx, now time.Time) error {
-		if err := settle(ctx, tx, settled, now); err != nil {
-			return err
-		}
-		c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease)}
-		err := claim.Take(
-			func(webhook int64, most int) (int, error) { return c.claimFor(ctx, webhook, most) },
-			func(events int) (bool, error) {
-				if c.bytes > store.PlantsBytes {
-					return false, nil
-				}
-				n, err := fanOut(ctx, tx, events, now)
-				return n > 0, err
-			})
-		taken = c.taken
+	err = e.changeOutbox(ctx, func(s statements, now time.Time) error {
+		taken, err = store.TakeDeliveries(s, settled, claim, now)
 		return err
 	})
 	return taken, err
@@ -223,7 +166,7 @@ func (e *Engine) TakeDeliveries(
 // changeOutbox runs a change in a transaction, unless a move makes the store read-only. A
 // move waits for such transactions, and they do not wait for each other. now is the time
 // of the database, which all servers share.
-func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now time.Time) error) error {
+func (e *Engine) changeOutbox(ctx context.Context, change func(s statements, now time.Time) error) error {
 	return classify(pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		var move string
 		var now time.Time
@@ -234,27 +177,26 @@ func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now ti
 		if err := store.ParseMoveState(move).Err(); err != nil {
 			return err
 		}
-		return change(tx, now)
+		return change(statements{e, ctx, tx}, now)
 	}))
 }
 
-// settle stores the results of deliveries. A failure counts only if the claim has not
-// ended.
-func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now time.Time) error {
+// Settle implements store.Deliveries.
+func (s statements) Settle(results []store.DeliveryResult, now time.Time) error {
 	var done, failed deliveryColumns
-	for _, s := range settled {
-		if s.Done {
-			done.add(store.OutboxRow{Webhook: s.Webhook, Plant: s.Plant})
+	for _, r := range results {
+		if r.Done {
+			done.add(store.OutboxRow{Webhook: r.Webhook, Plant: r.Plant})
 			continue
 		}
-		due, dead := s.Times(now)
+		due, dead := r.Times(now)
 		failed.add(store.OutboxRow{
-			Webhook: s.Webhook, Plant: s.Plant, DueAt: due, DeadAt: dead, Attempts: s.Attempts, Reason: s.Reason,
+			Webhook: r.Webhook, Plant: r.Plant, DueAt: due, DeadAt: dead, Attempts: r.Attempts, Reason: r.Reason,
 		})
-		failed.leases = append(failed.leases, s.Lease)
+		failed.leases = append(failed.leases, r.Lease)
 	}
 	if len(done.plants) > 0 {
-		_, err := tx.Exec(ctx, "DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
+		_, err := s.exec("DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
 			"(SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))",
 			done.webhooks, done.plants)
 		if err != nil {
@@ -264,7 +206,7 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now 
 	if len(failed.plants) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, `UPDATE plantstore_deliveries AS d
+	_, err := s.exec(`UPDATE plantstore_deliveries AS d
 		SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = coalesce(f.reason, d.reason)
 		FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
 			$7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason)
@@ -287,83 +229,37 @@ func (c *deliveryColumns) add(r store.OutboxRow) {
 	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
 }
 
-// claimer claims deliveries in a transaction.
-type claimer struct {
-	tx         pgx.Tx
-	now, lease time.Time
-	bytes      int // of the texts of taken
-	taken      []store.Delivery
+// Due implements store.Deliveries.
+func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Delivery, error) {
+	return collect(s.ctx, s.q, func(r pgx.CollectableRow) (d store.Delivery, err error) {
+		err = r.Scan(&d.Plant.ID, &d.Since, &d.Attempts)
+		return d, err
+	}, "SELECT plant, since, attempts FROM plantstore_deliveries "+
+		"WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, now, most)
 }
 
-// fanOut replaces the oldest events of the outbox by deliveries to every active webhook.
-// It returns the number of the deliveries.
-func fanOut(ctx context.Context, tx pgx.Tx, most int, now time.Time) (int64, error) {
-	tag, err := tx.Exec(ctx, `WITH events AS (
+// PlantsByID implements store.Deliveries.
+func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
+	return plantRows(s.ctx, s.q, bytesMax, "WHERE id = ANY($1) ORDER BY id", ids)
+}
+
+// SetDue implements store.Deliveries.
+func (s statements) SetDue(webhook int64, plants []int64, at time.Time) error {
+	_, err := s.exec("UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)",
+		at, webhook, plants)
+	return err
+}
+
+// FanOut implements store.Deliveries.
+func (s statements) FanOut(events int, now time.Time) (int64, error) {
+	return s.exec(`WITH events AS (
 		DELETE FROM plantstore_outbox WHERE (created_at, plant) IN (
 			SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)
 			ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED)
 		RETURNING created_at, plant)
 		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
 		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
-		ON CONFLICT (webhook, plant) DO NOTHING`, most, now)
-	return tag.RowsAffected(), err
-}
-
-// claimFor claims deliveries to a webhook until the texts of all claims exceed
-// store.PlantsBytes.
-func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claimed int, err error) {
-	rows, _ := c.tx.Query(ctx, "SELECT plant, since, attempts FROM plantstore_deliveries "+
-		"WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED",
-		webhook, c.now, most) // CollectRows returns the error
-	due, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (d store.Delivery, err error) {
-		d.Webhook, d.Lease = webhook, c.lease
-		err = r.Scan(&d.Plant.ID, &d.Since, &d.Attempts)
-		return d, err
-	})
-	if err != nil || len(due) == 0 {
-		return 0, err
-	}
-	found, err := c.plants(ctx, due)
-	if err != nil {
-		return 0, err
-	}
-	var ids, absent []int64
-	for _, d := range due {
-		r, ok := found[d.Plant.ID]
-		if !ok {
-			absent = append(absent, d.Plant.ID)
-			continue
-		}
-		d.Plant, d.CreatedAt = r.NewPlant, r.CreatedAt
-		c.bytes += d.Plant.Bytes()
-		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
-	}
-	err = c.setDue(ctx, webhook, ids, c.lease)
-	if err == nil && c.bytes <= store.PlantsBytes && len(absent) > 0 { // else some plants were not read
-		err = c.setDue(ctx, webhook, absent, c.now.Add(store.AbsentPause))
-	}
-	return len(ids), err
-}
-
-// setDue sets the next attempt of deliveries, or the end of their claims.
-func (c *claimer) setDue(ctx context.Context, webhook int64, plants []int64, at time.Time) error {
-	_, err := c.tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)",
-		at, webhook, plants)
-	return err
-}
-
-// plants returns the plants of deliveries, by id, until the texts of all claims exceed the limit.
-func (c *claimer) plants(ctx context.Context, due []store.Delivery) (map[int64]store.Row, error) {
-	ids := make([]int64, len(due))
-	for i, d := range due {
-		ids[i] = d.Plant.ID
-	}
-	rows, err := plantRows(ctx, c.tx, store.PlantsBytes-c.bytes, "WHERE id = ANY($1) ORDER BY id", ids)
-	found := make(map[int64]store.Row, len(rows))
-	for _, r := range rows {
-		found[r.ID] = r
-	}
-	return found, err
+		ON CONFLICT (webhook, plant) DO NOTHING`, events, now)
 }
 
 // OutboxTotals implements webhook.Outbox.

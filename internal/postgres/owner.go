@@ -52,8 +52,7 @@ func findSchema(ctx context.Context, c *pgx.Conn) (string, error) {
 	if _, err := c.Exec(ctx, "SET search_path = pg_catalog, pg_temp"); err != nil {
 		return "", err
 	}
-	rows, _ := c.Query(ctx, storesSQL) // CollectRows returns the error
-	stores, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	stores, err := collect(ctx, c, pgx.RowTo[string], storesSQL)
 	if i := slices.IndexFunc(path, func(schema string) bool { return slices.Contains(stores, schema) }); i >= 0 {
 		return path[i], err
 	}

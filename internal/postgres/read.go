@@ -113,28 +113,20 @@ func scanRow(row pgx.Row) (r store.Row, err error) {
 	return r, err
 }
 
-// State implements writepath.Engine.
-func (e *Engine) State(ctx context.Context) (store.State, error) {
-	now, err := e.pollState(ctx)
-	now.Plants = e.estimated.Load()
-	return now, classify(err)
-}
-
-// pollState reads the state, and whether new plants have events.
-func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
+// State implements writepath.Engine. It also reads whether new plants have events.
+func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	var move string
 	_, err = e.webhooks.read(func() (events bool, err error) {
 		const sql = "SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore"
 		err = e.pool.QueryRow(ctx, sql).Scan(&now.TokenChanges, &move, &events)
 		return events, err
 	})
-	now.Move = store.ParseMoveState(move)
-	return now, err
+	now.Move, now.Plants = store.ParseMoveState(move), e.estimated.Load()
+	return now, classify(err)
 }
 
-func readState(ctx context.Context, q querier) (now store.State, err error) {
-	var move string
-	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(move_state, '') FROM plantstore").Scan(&now.TokenChanges, &move)
-	now.Move = store.ParseMoveState(move)
-	return now, err
+func moveState(ctx context.Context, q querier) (store.MoveState, error) {
+	var text string
+	err := q.QueryRow(ctx, "SELECT coalesce(move_state, '') FROM plantstore").Scan(&text)
+	return store.ParseMoveState(text), err
 }

@@ -66,8 +66,7 @@ func (g trigger) replace(ctx context.Context, tx pgx.Tx, body string) error {
 // grantCapture grants INSERT on the table plantstore_captured to every role that may create
 // plants.
 func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, insertersSQL) // CollectRows returns the error
-	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	roles, err := collect(ctx, tx, pgx.RowTo[string], insertersSQL)
 	if err != nil {
 		return err
 	}
@@ -89,9 +88,8 @@ const insertersSQL = `SELECT DISTINCT
 
 // triggers returns the names of the existing triggers of a move.
 func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger "+ // CollectRows returns the error
+	return collect(ctx, tx, pgx.RowTo[string], "SELECT tgname::text FROM pg_trigger "+
 		"WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('"+captureName+"', '"+refuseName+"')")
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // enable creates or enables the trigger. Its caller has called lockPlants.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -39,7 +38,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 	err = e.change(ctx, func() error {
 		expired = store.Expired{}
 		if old {
-			if _, err := e.fanOut(store.DeadBatch, now); err != nil {
+			if _, err := e.tx().FanOut(store.DeadBatch, now); err != nil {
 				return err
 			}
 			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
@@ -71,13 +70,8 @@ func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) ([]deliveryKey, er
 
 // changeDeliveries runs a statement for each key, and returns the number of changed rows.
 func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (changed int64, err error) {
-	s, err := e.writer.Prepare(sql)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Close()
 	for _, key := range keys {
-		if err := s.Run(append([]any{key.webhook, key.plant}, args...)...); err != nil {
+		if err := e.writer.Run(sql, append([]any{key.webhook, key.plant}, args...)...); err != nil {
 			return changed, err
 		}
 		changed += int64(e.writer.Changes())
@@ -103,39 +97,27 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 	})
 }
 
-// RetryDead implements admin.Engine.
-func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
+// RetryDead implements store.Tx.
+func (s statements) RetryDead(selector store.DeadSelector) (int64, error) {
 	const active = " AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0)"
-	return e.changeDead(ctx, selector, audit.WebhookRetry, by, "UPDATE plantstore_deliveries SET "+
+	return s.changeDead(selector, "UPDATE plantstore_deliveries SET "+
 		"since = ?4, due_at = ?4, dead_at = NULL, attempts = 0, reason = NULL", active, time.Now())
 }
 
-// DropDead implements admin.Engine.
-func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
-	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "DELETE FROM plantstore_deliveries", "")
+// DropDead implements store.Tx.
+func (s statements) DropDead(selector store.DeadSelector) (int64, error) {
+	return s.changeDead(selector, "DELETE FROM plantstore_deliveries", "")
 }
 
-// changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a
-// condition, and appends an entry to the audit log. The values are for ?4 and the following
-// parameters.
-func (e *Engine) changeDead(
-	ctx context.Context, selector store.DeadSelector, action audit.Action, by audit.Origin,
-	sql, condition string, values ...any,
-) (changed int64, err error) {
+// changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a condition. The values are
+// for ?4 and the following parameters.
+func (s statements) changeDead(selector store.DeadSelector, sql, condition string, values ...any) (int64, error) {
 	var plant any // NULL: every plant
 	if selector.Plant != nil {
 		plant = *selector.Plant
 	}
 	sql += " WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
 		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2)" + condition + " LIMIT ?3)"
-	err = e.change(ctx, func() error {
-		if err := e.writer.Run(sql, append([]any{selector.Webhook, plant, store.DeadBatch}, values...)...); err != nil {
-			return err
-		}
-		if changed = int64(e.writer.Changes()); changed == 0 {
-			return nil
-		}
-		return e.appendAudit(store.DeadLettersChanged(action, selector, changed, by))
-	})
-	return changed, err
+	err := s.conn.Run(sql, append([]any{selector.Webhook, plant, store.DeadBatch}, values...)...)
+	return int64(s.conn.Changes()), err
 }

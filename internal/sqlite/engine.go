@@ -41,6 +41,8 @@ type Config struct {
 // Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
 // and move.Destination.
 type Engine struct {
+	store.Changes
+
 	path   string
 	server bool
 	log    *slog.Logger
@@ -62,8 +64,6 @@ type Engine struct {
 
 	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
-
-	events chan struct{} // receives a value after a batch that wrote events
 
 	readMu sync.Mutex // guards reader and scan
 	reader *sqlite3.Conn
@@ -88,7 +88,8 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(ctx, &c); err != nil {
 		return nil, err
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log, events: make(chan struct{}, 1)}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
+	e.Changes = e.changes()
 	defer func() {
 		if err != nil {
 			_ = e.release() // err is the cause

@@ -62,13 +62,13 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		if e.added.plants == 0 {
 			return nil
 		}
-		if events, err = e.checkBatch(); err == nil && events {
+		if events, err = e.checkWritable(); err == nil && events {
 			err = e.writeEvents(batch, outcomes)
 		}
 		return err
 	})
 	if err == nil && events {
-		e.signalEvents()
+		e.SignalEvents()
 	}
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
 		// SQLite synced nothing, because the transaction wrote nothing, but the replayed
@@ -132,16 +132,6 @@ func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
 		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
 	}
 	return plant.Plant{Name: s.Text(0), Tag: dbfile.TagColumn(s, 1)}, nil
-}
-
-// checkBatch is checkWritable for a batch with new plants. It also reports whether the batch writes
-// events: not while a move fills the store, because the move copies the events of the other store.
-func (e *Engine) checkBatch() (events bool, err error) {
-	now, webhooks, err := e.currentState()
-	if err == nil && now != e.ownMoveState {
-		err = now.Err()
-	}
-	return webhooks && now.Phase == "", err
 }
 
 // writeEvents writes the events of the created plants of a batch.

@@ -66,7 +66,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if err := dbfile.Migrate(e.writer, from); err != nil || from == 0 || from == newest {
 			return err
 		}
-		return e.appendAudit(store.Migrated(from, newest, c.By))
+		return store.AppendAudit(e.tx(), store.Migrated(from, newest, c.By))
 	})
 	if err == nil && 0 < from && from < newest {
 		e.log.Info("schema migrated", "from", from, "to", newest)

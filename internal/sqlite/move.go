@@ -3,8 +3,8 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"math"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -15,61 +15,15 @@ import (
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
 	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
-	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
-		bytes := 0
-		for s, err := range c.Rows(sql, from, to, limit) {
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, dbfile.PlantRow(s))
-			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
-				break
-			}
-		}
-		return rows, nil
+	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
+		return collectWithin(c.Rows(sql, from, to, limit), dbfile.PlantRow)
 	})
 }
 
 // PlantsByID implements move.Store.
 func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
-	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
-		s, err := c.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close()
-		for _, id := range ids {
-			s.Bind(id)
-			ok, err := s.Step()
-			if err != nil {
-				return nil, err
-			}
-			if ok {
-				rows = append(rows, dbfile.PlantRow(s))
-			}
-			s.Reset()
-		}
-		return rows, nil
-	})
-}
-
-// PutTokens implements move.Destination.
-func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	return e.changeTokens(ctx, func() error {
-		for _, t := range tokens {
-			if err := e.addDigest(-1, t.ID); err != nil {
-				return err
-			}
-			if err := e.writer.Run(insertTokenSQL+`ON CONFLICT (id) DO UPDATE SET
-				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				tokenValues(t.ID, t)...); err != nil {
-				return err
-			}
-			if err := e.addDigest(1, t.ID); err != nil {
-				return err
-			}
-		}
-		return nil
+	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
+		return statements{e, c}.PlantsByID(ids, math.MaxInt)
 	})
 }
 
@@ -125,7 +79,7 @@ func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err erro
 // SetMoveState implements move.Store.
 func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
 	return e.write(ctx, func() error {
-		now, err := e.currentMoveState()
+		now, _, err := e.currentState()
 		if err != nil {
 			return err
 		}

@@ -34,34 +34,19 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 				return err
 			}
 		}
-		if err := e.putOutboxRows(rows); err != nil {
-			return err
+		for _, r := range rows {
+			var err error
+			if r.Webhook == 0 {
+				err = e.writer.Run("INSERT INTO plantstore_outbox (plant) VALUES (?)", r.Plant)
+			} else {
+				err = e.writer.Run("INSERT INTO plantstore_deliveries "+
+					"(webhook, plant, since, due_at, dead_at, attempts, reason) VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''))",
+					r.Webhook, r.Plant, r.Since, r.DueAt, r.DeadAt, r.Attempts, r.Reason)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return e.writer.Run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
+		return e.writer.Run(setWebhooksSQL)
 	})
-}
-
-func (e *Engine) putOutboxRows(rows []store.OutboxRow) error {
-	event, err := e.writer.Prepare("INSERT INTO plantstore_outbox (plant) VALUES (?)")
-	if err != nil {
-		return err
-	}
-	defer event.Close()
-	delivery, err := e.writer.Prepare("INSERT INTO plantstore_deliveries " +
-		"(webhook, plant, since, due_at, dead_at, attempts, reason) VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''))")
-	if err != nil {
-		return err
-	}
-	defer delivery.Close()
-	for _, r := range rows {
-		if r.Webhook == 0 {
-			err = event.Run(r.Plant)
-		} else {
-			err = delivery.Run(r.Webhook, r.Plant, r.Since, r.DueAt, r.DeadAt, r.Attempts, r.Reason)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

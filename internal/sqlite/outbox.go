@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"plantstore/internal/audit"
+	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -12,72 +12,37 @@ import (
 
 // This file implements webhook.Outbox, except for ExpireDeliveries.
 
-// EventsWritten implements webhook.Outbox.
-func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
-
-func (e *Engine) signalEvents() {
-	select {
-	case e.events <- struct{}{}:
-	default: // the previous signal is still unread
-	}
-}
-
-// Webhooks implements webhook.Outbox.
-func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
-	return query(ctx, e, webhooks)
-}
-
-func webhooks(c *sqlite3.Conn) ([]store.Webhook, error) {
-	rows := c.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
+// Webhooks implements store.Reader.
+func (s statements) Webhooks() ([]store.Webhook, error) {
+	rows := s.conn.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
 	return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.Webhook {
 		return store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0}
 	})
 }
 
-// SetWebhooks implements webhook.Outbox.
-func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) (all []store.Webhook, err error) {
-	if all, err = e.Webhooks(ctx); err != nil {
-		return nil, err
-	}
-	if added, removed := store.ChangeWebhooks(all, urls); len(added)+len(removed) == 0 {
-		return all, nil // without a write, so that a server can start on a full disk
-	}
-	err = e.change(ctx, func() error {
-		if all, err = webhooks(e.writer); err != nil {
-			return err
-		}
-		added, removed := store.ChangeWebhooks(all, urls)
-		if err := e.changeWebhooks(added, removed); err != nil {
-			return err
-		}
-		all, err = webhooks(e.writer)
-		if err != nil || len(added)+len(removed) == 0 {
-			return err
-		}
-		return e.appendAudit(store.WebhooksChanged(added, removed, by))
-	})
-	return all, err
-}
-
-func (e *Engine) changeWebhooks(added, removed []string) error {
+// ChangeWebhooks implements store.Tx.
+func (s statements) ChangeWebhooks(added, removed []string) error {
 	for _, url := range added {
-		if err := e.writer.Run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
+		if err := s.conn.Run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
 			"ON CONFLICT (url) DO UPDATE SET active = 1", url); err != nil {
 			return err
 		}
 	}
 	for _, url := range removed {
-		if err := e.writer.Run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
+		if err := s.conn.Run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
 			return err
 		}
-		if err := e.writer.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? "+
+		if err := s.conn.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? "+
 			"WHERE due_at IS NOT NULL AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
 			time.Now(), store.ReasonRemoved, url); err != nil {
 			return err
 		}
 	}
-	return e.writer.Run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
+	return s.conn.Run(setWebhooksSQL)
 }
+
+// setWebhooksSQL sets the column that reports whether the store has an active webhook.
+const setWebhooksSQL = "UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)"
 
 // TakeDeliveries implements webhook.Outbox.
 func (e *Engine) TakeDeliveries(
@@ -97,12 +62,7 @@ func (e *Engine) TakeDeliveries(
 		return nil, err
 	}
 	err = e.change(ctx, func() error {
-		taken = nil
-		now := time.Now()
-		if err := e.settle(settled, now); err != nil {
-			return err
-		}
-		taken, err = e.claim(claim, now)
+		taken, err = store.TakeDeliveries(e.tx(), settled, claim, time.Now())
 		return err
 	})
 	if err != nil {
@@ -128,28 +88,17 @@ func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, er
 	})
 }
 
-// settle stores the results of deliveries. It ignores a failure whose claim has expired.
-func (e *Engine) settle(settled []store.DeliveryResult, now time.Time) error {
-	if len(settled) == 0 {
-		return nil
-	}
-	done, err := e.writer.Prepare("DELETE FROM plantstore_deliveries WHERE webhook = ? AND plant = ?")
-	if err != nil {
-		return err
-	}
-	defer done.Close()
-	failed, err := e.writer.Prepare("UPDATE plantstore_deliveries SET due_at = ?, dead_at = ?, attempts = ?, " +
-		"reason = coalesce(nullif(?, ''), reason) WHERE webhook = ? AND plant = ? AND due_at = ?")
-	if err != nil {
-		return err
-	}
-	defer failed.Close()
-	for _, r := range settled {
+// Settle implements store.Deliveries.
+func (s statements) Settle(results []store.DeliveryResult, now time.Time) error {
+	for _, r := range results {
+		var err error
 		if r.Done {
-			err = done.Run(r.Webhook, r.Plant)
+			err = s.conn.Run("DELETE FROM plantstore_deliveries WHERE webhook = ? AND plant = ?", r.Webhook, r.Plant)
 		} else {
 			due, dead := r.Times(now)
-			err = failed.Run(due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease)
+			err = s.conn.Run("UPDATE plantstore_deliveries SET due_at = ?, dead_at = ?, attempts = ?, "+
+				"reason = coalesce(nullif(?, ''), reason) WHERE webhook = ? AND plant = ? AND due_at = ?",
+				due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease)
 		}
 		if err != nil {
 			return err
@@ -158,86 +107,67 @@ func (e *Engine) settle(settled []store.DeliveryResult, now time.Time) error {
 	return nil
 }
 
-// claim claims deliveries that are due. If they are fewer than the claim allows, it first turns
-// events of the outbox into deliveries.
-func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, error) {
-	c := claimer{engine: e, now: now, lease: now.Add(claim.Lease)}
-	err := claim.Take(c.claimFor, func(events int) (bool, error) {
-		if c.bytes > store.PlantsBytes {
-			return false, nil
+// Due implements store.Deliveries.
+func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Delivery, error) {
+	const sql = "SELECT plant, since, attempts FROM plantstore_deliveries " +
+		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
+	return sqlite3.Collect(s.conn.Rows(sql, webhook, now, most), func(s *sqlite3.Stmt) store.Delivery {
+		return store.Delivery{
+			Plant: plant.NewPlant{ID: s.Int64(0)}, Since: s.Time(1), Attempts: int(s.Int64(2)),
 		}
-		n, err := e.fanOut(events, now)
-		return n > 0, err
 	})
-	return c.taken, err
 }
 
-// fanOut replaces the oldest events of the outbox by a delivery to each active webhook, and
-// returns the number of events.
-func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
-	const oldest = "(SELECT number, plant FROM plantstore_outbox ORDER BY number LIMIT ?1)"
-	if err := e.writer.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
-		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
-		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
-		"ON CONFLICT DO NOTHING", most, now); err != nil {
-		return 0, err
+// PlantsByID implements store.Deliveries.
+func (s statements) PlantsByID(ids []int64, bytesMax int) (rows []store.Row, err error) {
+	stmt, err := s.conn.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
+	if err != nil {
+		return nil, err
 	}
-	if err := e.writer.Run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
-		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", most); err != nil {
-		return 0, err
-	}
-	return e.writer.Changes(), nil
-}
-
-// claimer claims deliveries in a transaction.
-type claimer struct {
-	engine     *Engine
-	now, lease time.Time
-	bytes      int // size of the texts in taken
-	taken      []store.Delivery
-}
-
-// claimFor claims deliveries to a webhook until the texts of all claims exceed
-// store.PlantsBytes.
-func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
-	const sql = "SELECT " + dbfile.PlantColumns + ", plant, since, attempts FROM plantstore_deliveries " +
-		"LEFT JOIN plants ON id = plant WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
-	type change struct {
-		plant int64
-		due   time.Time
-	}
-	var changes []change // after the loop, because they change the order of the rows
-	for s, err := range c.engine.writer.Rows(sql, webhook, c.now, most) {
-		if err != nil {
-			return 0, err
-		}
-		if c.bytes > store.PlantsBytes {
+	defer stmt.Close()
+	bytes := 0
+	for _, id := range ids {
+		if bytes > bytesMax {
 			break
 		}
-		if absent := s.Null(0); absent {
-			changes = append(changes, change{s.Int64(5), c.now.Add(store.AbsentPause)})
-			continue
+		stmt.Bind(id)
+		ok, err := stmt.Step()
+		if err != nil {
+			return nil, err
 		}
-		r := dbfile.PlantRow(s)
-		c.taken = append(c.taken, store.Delivery{
-			Webhook: webhook, Plant: r.NewPlant, CreatedAt: r.CreatedAt, Since: s.Time(6), Attempts: int(s.Int64(7)),
-			Lease: c.lease,
-		})
-		c.bytes += r.Bytes()
-		claimed++
-		changes = append(changes, change{r.ID, c.lease})
+		if ok {
+			r := dbfile.PlantRow(stmt)
+			rows = append(rows, r)
+			bytes += r.Bytes()
+		}
+		stmt.Reset()
 	}
-	update, err := c.engine.writer.Prepare("UPDATE plantstore_deliveries SET due_at = ? WHERE webhook = ? AND plant = ?")
-	if err != nil {
+	return rows, nil
+}
+
+// SetDue implements store.Deliveries.
+func (s statements) SetDue(webhook int64, plants []int64, at time.Time) error {
+	for _, id := range plants {
+		const sql = "UPDATE plantstore_deliveries SET due_at = ? WHERE webhook = ? AND plant = ?"
+		if err := s.conn.Run(sql, at, webhook, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FanOut implements store.Deliveries.
+func (s statements) FanOut(events int, now time.Time) (int64, error) {
+	const oldest = "(SELECT number, plant FROM plantstore_outbox ORDER BY number LIMIT ?1)"
+	if err := s.conn.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
+		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
+		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
+		"ON CONFLICT DO NOTHING", events, now); err != nil {
 		return 0, err
 	}
-	defer update.Close()
-	for _, change := range changes {
-		if err := update.Run(change.due, webhook, change.plant); err != nil {
-			return 0, err
-		}
-	}
-	return claimed, nil
+	err := s.conn.Run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
+		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", events)
+	return int64(s.conn.Changes()), err
 }
 
 // OutboxTotals implements webhook.Outbox.

@@ -3,129 +3,31 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// CreateToken implements admin.Engine.
-func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
-	err = e.changeTokens(ctx, func() error {
-		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
-		if err != nil {
-			return err
-		}
-		if auth.AnyValid(named, t.CreatedAt) {
-			return store.ErrNameTaken
-		}
-		t, err = e.createToken(t, by)
-		return err
-	})
-	return t.ID, err
+// Tokens implements store.Reader.
+func (s statements) Tokens() ([]auth.Token, error) { return tokensWhere(s.conn, "TRUE") }
+
+// TokensOfHash implements store.Reader.
+func (s statements) TokensOfHash(hash auth.Hash) ([]auth.Token, error) {
+	return tokensWhere(s.conn, "hash = ?", hash[:])
 }
 
-// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
-func (e *Engine) CreateFirstTokens(
-	ctx context.Context, tokens []auth.Token, by audit.Origin,
-) (created bool, err error) {
-	existing, err := e.Tokens(ctx)
-	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
-		return false, err // without a write, so that a server can start on a full disk
-	}
-	err = e.changeTokens(ctx, func() error {
-		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens WHERE kind IS NULL")
-		if err != nil || n > 0 {
-			return err
-		}
-		created = true
-		for _, t := range tokens {
-			if _, err := e.createToken(t, by); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return created && err == nil, err
+// Count implements store.Reader. No id is used twice, so it counts only if the highest id reaches most.
+func (s statements) Count(t auth.Token, most int) (int64, error) {
+	return s.conn.QueryInt(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
+		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`, string(t.Kind), most)
 }
 
-// RotateToken implements admin.Engine.
-func (e *Engine) RotateToken(
-	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
-) (fresh, old auth.Token, err error) {
-	err = e.changeTokens(ctx, func() error {
-		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
-		if err != nil {
-			return err
-		}
-		r, ok := auth.Rotate(named, t, overlap)
-		if !ok {
-			return store.ErrNotFound
-		}
-		for _, ended := range r.Ended {
-			if err := e.changeToken(ended.ID, "UPDATE tokens SET expires_at = ? WHERE id = ?", ended.ExpiresAt); err != nil {
-				return err
-			}
-		}
-		fresh, old = r.New, r.Old
-		if fresh, err = e.insertToken(fresh); err != nil {
-			return err
-		}
-		return e.appendAudit(store.TokenRotated(fresh, r, by))
-	})
-	return fresh, old, err
-}
-
-// RevokeTokens implements admin.Engine.
-func (e *Engine) RevokeTokens(
-	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
-) (revoked []auth.Token, err error) {
+// TokensBy implements store.Tx.
+func (s statements) TokensBy(selector store.Selector) ([]auth.Token, error) {
 	column, value := selector.Column()
-	err = e.revoke(ctx, func() ([]audit.Event, error) {
-		revoked, err = tokensWhere(e.writer, column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
-		if err == nil && len(revoked) == 0 {
-			err = store.ErrNotFound
-		}
-		for i := range revoked {
-			if err == nil {
-				revoked[i].RevokedAt = time.UnixMicro(at.UnixMicro()).UTC() // as stored
-				err = e.changeToken(revoked[i].ID, "UPDATE tokens SET revoked_at = ? WHERE id = ?", at)
-			}
-		}
-		return store.TokensRevoked(revoked, at, by), err
-	})
-	return revoked, err
-}
-
-// revoke is changeTokens for a revocation, which returns its audit events. If the audit log refuses
-// them, a second transaction stores the revocation without them.
-func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error)) error {
-	var events []audit.Event
-	var refused error
-	revoke := func() (err error) {
-		if events, err = change(); err == nil && refused == nil {
-			refused = e.appendAudit(events...)
-			err = refused
-		}
-		return err
-	}
-	err := e.changeTokens(ctx, revoke)
-	if refused == nil {
-		return err
-	}
-	if err = e.changeTokens(ctx, revoke); err == nil {
-		err = &store.Unrecorded{Events: events, Cause: classify(refused)}
-	}
-	return err
-}
-
-// Tokens implements writepath.
-func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
-	return query(ctx, e, func(c *sqlite3.Conn) ([]auth.Token, error) { return tokensWhere(c, "TRUE") })
+	return tokensWhere(s.conn, column+" = ? AND kind IS NULL", value)
 }
 
 const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
@@ -193,23 +95,9 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	})
 }
 
-// changeTokens is change for tokens: it also makes every server reload its keyring.
-func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
-	return e.change(ctx, func() error {
-		if err := change(); err != nil {
-			return err
-		}
-		return e.writer.Run("UPDATE state SET token_changes = token_changes + 1")
-	})
-}
-
-// createToken stores a token and the entry of its creation.
-func (e *Engine) createToken(t auth.Token, by audit.Origin) (auth.Token, error) {
-	t, err := e.insertToken(t)
-	if err != nil {
-		return t, err
-	}
-	return t, e.appendAudit(store.TokenCreated(t, by))
+// TokensChanged implements store.Tx.
+func (s statements) TokensChanged() error {
+	return s.conn.Run("UPDATE state SET token_changes = token_changes + 1")
 }
 
 // insertTokenSQL stores the tokenValues of a token.
@@ -224,36 +112,75 @@ func tokenValues(id any, t auth.Token) []any {
 	}
 }
 
-// insertToken stores a new token and returns it with its id.
-func (e *Engine) insertToken(t auth.Token) (auth.Token, error) {
-	err := e.writer.Run(insertTokenSQL, tokenValues(nil, t)...)
+// InsertToken implements store.Tx.
+func (s statements) InsertToken(t auth.Token) (auth.Token, error) {
+	err := s.conn.Run(insertTokenSQL, tokenValues(nil, t)...)
 	if err == nil {
-		t.ID, err = e.writer.QueryInt("SELECT last_insert_rowid()")
+		t.ID, err = s.conn.QueryInt("SELECT last_insert_rowid()")
 	}
 	if err != nil {
 		return t, err
 	}
-	return t, e.addDigest(1, t.ID)
+	return t, s.addDigest(1, t.ID)
 }
 
-// addDigest adds the digest of a token to the stored sum, or subtracts it if sign is -1. Every
-// change of a token subtracts the old digest and adds the new one: a new sum of all rows would take
-// longer with every subject, and would hide a change by another program.
-func (e *Engine) addDigest(sign, id int64) error {
-	sum, n, err := dbfile.TokenDigests(e.writer, "id = ?", id)
+// PutToken implements store.Tx.
+func (s statements) PutToken(t auth.Token) error {
+	return s.changeToken(t.ID, insertTokenSQL+`ON CONFLICT (id) DO UPDATE SET
+		expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
+		tokenValues(t.ID, t)...)
+}
+
+// SetEnds implements store.Tx.
+func (s statements) SetEnds(t auth.Token) error {
+	return s.changeToken(t.ID, "UPDATE tokens SET expires_at = ?, revoked_at = ? WHERE id = ?",
+		t.ExpiresAt, t.RevokedAt, t.ID)
+}
+
+// DeleteExpired implements store.Tx.
+func (s statements) DeleteExpired(t auth.Token) error {
+	const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"
+	_, err := s.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:])
+	return err
+}
+
+// DeleteSubjects implements store.Tx.
+func (s statements) DeleteSubjects(p store.SubjectPrune) ([]auth.Token, error) {
+	return s.deleteTokens(`id IN (SELECT id FROM tokens
+		WHERE kind = ?1 AND coalesce(last_used_at, created_at) < ?2 AND coalesce(revoked_at < ?3, TRUE)
+		AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4)`,
+		string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), p.Limit)
+}
+
+// deleteTokens removes the tokens that match a condition and returns them.
+func (s statements) deleteTokens(where string, args ...any) ([]auth.Token, error) {
+	tokens, err := tokensWhere(s.conn, where, args...)
+	for _, t := range tokens {
+		if err == nil {
+			err = s.changeToken(t.ID, "DELETE FROM tokens WHERE id = ?", t.ID)
+		}
+	}
+	return tokens, err
+}
+
+// changeToken runs a statement that changes one token. Every change of a token subtracts its old digest from the stored
+// sum and adds the new one: a new sum of all rows would take longer with every subject, and would hide a change by
+// another program.
+func (s statements) changeToken(id int64, sql string, values ...any) error {
+	if err := s.addDigest(-1, id); err != nil {
+		return err
+	}
+	if err := s.conn.Run(sql, values...); err != nil {
+		return err
+	}
+	return s.addDigest(1, id)
+}
+
+// addDigest adds the digest of a token, if it exists, to the stored sum, or subtracts it if sign is -1.
+func (s statements) addDigest(sign, id int64) error {
+	sum, n, err := dbfile.TokenDigests(s.conn, "id = ?", id)
 	if err != nil || n == 0 {
 		return err
 	}
-	return e.writer.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
-}
-
-// changeToken runs a statement that changes one token; id is its last parameter.
-func (e *Engine) changeToken(id int64, sql string, args ...any) error {
-	if err := e.addDigest(-1, id); err != nil {
-		return err
-	}
-	if err := e.writer.Run(sql, append(args, id)...); err != nil {
-		return err
-	}
-	return e.addDigest(1, id)
+	return s.conn.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
 }

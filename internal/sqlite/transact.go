@@ -37,20 +37,14 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 // change is write, unless a move of another process has made the store read-only.
 func (e *Engine) change(ctx context.Context, do func() error) error {
 	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
+		if _, err := e.checkWritable(); err != nil {
 			return err
 		}
 		return do()
 	})
 }
 
-// currentMoveState returns the move state, in a transaction.
-func (e *Engine) currentMoveState() (store.MoveState, error) {
-	now, _, err := e.currentState()
-	return now, err
-}
-
-// currentState returns the move state, and whether a webhook is active.
+// currentState returns the move state, and whether a webhook is active, in a transaction.
 func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
 	s := e.stmts.moveState
 	defer s.Reset()
@@ -64,13 +58,14 @@ func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) 
 	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
 }
 
-// checkWritable returns an error if a move of another process has made the store read-only.
-func (e *Engine) checkWritable() error {
-	now, err := e.currentMoveState()
+// checkWritable returns an error if a move of another process has made the store read-only. It also reports whether new
+// plants have events: not while a move fills the store, because the move copies the events of the other store.
+func (e *Engine) checkWritable() (events bool, err error) {
+	now, webhooks, err := e.currentState()
 	if err == nil && now != e.ownMoveState {
 		err = now.Err()
 	}
-	return err
+	return webhooks && now.Phase == "", err
 }
 
 // recordBroken makes the engine refuse all later writes after an error that wraps

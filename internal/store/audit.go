@@ -101,7 +101,7 @@ func (u *Unrecorded) Error() string {
 // Unwrap returns the cause.
 func (u *Unrecorded) Unwrap() error { return u.Cause }
 
-// Engines append the events of this file in the transaction of the change.
+// The events of this file are appended in the transaction of the change.
 
 // TokenCreated returns the event of a new token.
 func TokenCreated(t auth.Token, by audit.Origin) audit.Event {

@@ -139,8 +139,8 @@ func DeadLettersChanged(action audit.Action, s DeadSelector, n int64, by audit.O
 	return audit.Event{Time: time.Now(), Action: action, Origin: by, Details: details}
 }
 
-// ChangeWebhooks compares the webhooks of a store with the URLs of its active ones.
-func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
+// compareWebhooks compares the webhooks of a store with the URLs of its active ones.
+func compareWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 	active := map[string]bool{}
 	for _, w := range stored {
 		if w.Active {
@@ -161,40 +161,106 @@ func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 	return added, removed
 }
 
-// AbsentPause is the time until the next claim of a delivery whose plant does not exist, so that
+// absentPause is the time until the next claim of a delivery whose plant does not exist, so that
 // other deliveries go first: another program has removed the plant, or a worker of Citus has
 // not ended its transaction yet.
-const AbsentPause = 10 * time.Second
+const absentPause = 10 * time.Second
 
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Take calls claimFor for each webhook, with the most deliveries to claim. If there are fewer, it calls fanOut, which
-// makes that many deliveries from events, and then claimFor again.
-func (c Claim) Take(
-	claimFor func(webhook int64, most int) (claimed int, err error), fanOut func(events int) (made bool, err error),
-) error {
-	most := maps.Clone(c.Most)
+// Deliveries has the statements of TakeDeliveries in a transaction.
+type Deliveries interface {
+	// Settle stores the results of deliveries at a time. It ignores a failure whose claim has expired.
+	Settle(results []DeliveryResult, now time.Time) error
+
+	// Due returns at most that many deliveries to a webhook that are due at a time, by DueAt. Of the plant they have the
+	// id only.
+	Due(webhook int64, now time.Time, most int) ([]Delivery, error)
+
+	// PlantsByID returns the plants with these ids, until their texts exceed a number of bytes.
+	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
+
+	// SetDue sets the time of the next attempt of deliveries, or of the end of their claims.
+	SetDue(webhook int64, plants []int64, at time.Time) error
+
+	// FanOut replaces the oldest events of the outbox by a delivery to each active webhook. It returns 0 if it has
+	// replaced none.
+	FanOut(events int, now time.Time) (int64, error)
+}
+
+// TakeDeliveries stores the results of deliveries, and claims others that are due. If they are fewer than the claim
+// allows, it turns events of the outbox into deliveries and claims these.
+func TakeDeliveries(tx Deliveries, settled []DeliveryResult, claim Claim, now time.Time) ([]Delivery, error) {
+	if err := tx.Settle(settled, now); err != nil {
+		return nil, err
+	}
+	c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease)}
+	most := maps.Clone(claim.Most)
 	for again := false; ; again = true {
 		missing := 0
 		for webhook, n := range most {
-			if n == 0 {
-				continue
-			}
-			claimed, err := claimFor(webhook, n)
+			claimed, err := c.claim(webhook, n)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			most[webhook] -= claimed
 			missing = max(missing, most[webhook])
 		}
-		if again || missing == 0 {
-			return nil
+		if again || missing == 0 || c.bytes > PlantsBytes {
+			return c.taken, nil
 		}
-		if made, err := fanOut(missing); err != nil || !made {
-			return err
+		if n, err := tx.FanOut(missing, now); err != nil || n == 0 {
+			return c.taken, err
 		}
 	}
+}
+
+// claimer claims deliveries in a transaction.
+type claimer struct {
+	tx         Deliveries
+	now, lease time.Time
+	bytes      int // of the texts of taken
+	taken      []Delivery
+}
+
+// claim claims deliveries to a webhook until the texts of all claims exceed PlantsBytes.
+func (c *claimer) claim(webhook int64, most int) (claimed int, err error) {
+	if most == 0 {
+		return 0, nil
+	}
+	due, err := c.tx.Due(webhook, c.now, most)
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	ids := make([]int64, len(due))
+	for i, d := range due {
+		ids[i] = d.Plant.ID
+	}
+	rows, err := c.tx.PlantsByID(ids, PlantsBytes-c.bytes)
+	if err != nil {
+		return 0, err
+	}
+	plants := make(map[int64]Row, len(rows))
+	for _, r := range rows {
+		plants[r.ID] = r
+	}
+	var found, absent []int64
+	for _, d := range due {
+		r, ok := plants[d.Plant.ID]
+		if !ok {
+			absent = append(absent, d.Plant.ID)
+			continue
+		}
+		d.Webhook, d.Plant, d.CreatedAt, d.Lease = webhook, r.NewPlant, r.CreatedAt, c.lease
+		c.bytes += r.Bytes()
+		c.taken, found = append(c.taken, d), append(found, r.ID)
+	}
+	err = c.tx.SetDue(webhook, found, c.lease)
+	if err == nil && c.bytes <= PlantsBytes && len(absent) > 0 { // else some plants were not read
+		err = c.tx.SetDue(webhook, absent, c.now.Add(absentPause))
+	}
+	return len(found), err
 }
 
 // Times returns the columns of an unsuccessful delivery at a time: the next attempt, and

@@ -1,6 +1,6 @@
-// Package store is what engines share with their users: the types and errors of their methods, digests, the state of
-// a move, the events of the audit log, and the rules of an outbox. The packages writepath, admin, webhook and move
-// declare the methods that they need of an engine, and package storetest tests all of them.
+// Package store is what engines share: the types and errors of their methods, digests, the state of a move, and the
+// changes of tokens, the audit log and webhooks, for which an engine has only the statements. The packages writepath,
+// admin, webhook and move declare the methods that they need of an engine, and package storetest tests all of them.
 package store
 
 import (
@@ -123,14 +123,6 @@ type SubjectPrune struct {
 // have expired.
 func (p SubjectPrune) RevokedBefore() time.Time {
 	return p.At.Add(-auth.JWTLifetimeMax - 2*auth.JWTLeeway)
-}
-
-// TooMany returns the error for a store that has reached the limit of a kind.
-func TooMany(kind auth.Kind) error {
-	if kind == auth.KindJWT {
-		return ErrTooManyJWTs
-	}
-	return ErrTooManySubjects
 }
 
 // Column returns the column of the table tokens by which s selects, and its value: an int64, a

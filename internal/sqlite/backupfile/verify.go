@@ -278,7 +278,8 @@ func (v *Verification) checkAudit(c *sqlite3.Conn, s *dbfile.State) error {
 	if err != nil {
 		return err
 	}
-	err = audit.Verify(ends, dbfile.AuditRows(c, math.MinInt64, -1))
+	read := func(after int64, limit int) ([]audit.Row, error) { return dbfile.AuditRows(c, after, limit) }
+	err = audit.Verify(ends, audit.Rows(math.MinInt64, read))
 	var fault *audit.Fault
 	if errors.As(err, &fault) {
 		v.fault("the audit log: %v", fault)

@@ -2,7 +2,6 @@ package dbfile
 
 import (
 	"fmt"
-	"iter"
 	"time"
 
 	"plantstore/internal/audit"
@@ -67,25 +66,15 @@ func AuditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
 	return ends, err
 }
 
-// AuditRows returns at most limit rows of the audit log with greater sequence numbers, in
-// ascending order; all of them if limit is negative.
-func AuditRows(c *sqlite3.Conn, after int64, limit int) iter.Seq2[audit.Row, error] {
-	return func(yield func(audit.Row, error) bool) {
-		const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit " +
-			"WHERE sequence > ? ORDER BY sequence LIMIT ?"
-		for s, err := range c.Rows(sql, after, limit) {
-			var row audit.Row
-			if err == nil {
-				row = audit.Row{
-					Sequence: s.Int64(0), Text: s.Text(1),
-					Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
-				}
-			}
-			if !yield(row, err) {
-				return
-			}
+// AuditRows returns at most limit rows of the audit log with greater sequence numbers, in ascending order.
+func AuditRows(c *sqlite3.Conn, after int64, limit int) ([]audit.Row, error) {
+	const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > ? ORDER BY sequence LIMIT ?"
+	return sqlite3.Collect(c.Rows(sql, after, limit), func(s *sqlite3.Stmt) audit.Row {
+		return audit.Row{
+			Sequence: s.Int64(0), Text: s.Text(1),
+			Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
 		}
-	}
+	})
 }
 
 // TokenDigests returns the sum of the digests and the number of the tokens that match a
