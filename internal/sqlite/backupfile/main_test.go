@@ -1,7 +1,6 @@
 package backupfile_test
 
 import (
-	"os"
 	"testing"
 
 	"plantstore/internal/sqlite/sqlitetest"
@@ -11,19 +10,4 @@ func TestMain(m *testing.M) { sqlitetest.Main(m) }
 
 func noProgress(int64, int64) {}
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mustWrite(t testing.TB, path, text string) {
-	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-}
-
-func mustRemove(t testing.TB, path string) {
-	t.Helper()
-	must(t, os.RemoveAll(path))
-}
+var must, mustWrite, mustRemove = sqlitetest.Must, sqlitetest.MustWrite, sqlitetest.MustRemove

@@ -69,7 +69,7 @@ func Fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 			Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc",
 			Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50)),
 		}, audit.Origin{})
-		must(t, err)
+		Must(t, err)
 	}
 	for range commits {
 		batch := make([]store.Create, 1+random.IntN(200))
@@ -80,7 +80,7 @@ func Fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 			}
 			batch[i] = store.Create{Plant: n, By: 1, At: time.UnixMicro(random.Int64N(1 << 50))}
 		}
-		must(t, Insert(t.Context(), e, batch))
+		Must(t, Insert(t.Context(), e, batch))
 	}
 }
 
@@ -88,8 +88,8 @@ func Fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 func Exec(t testing.TB, path, sql string) {
 	t.Helper()
 	c, err := sqlite3.Open(path)
-	must(t, err)
-	must(t, errors.Join(c.Exec(sql), c.Close()))
+	Must(t, err)
+	Must(t, errors.Join(c.Exec(sql), c.Close()))
 }
 
 // Suffixes are the suffixes of Files.
@@ -105,7 +105,7 @@ func ReadFiles(t testing.TB, path string) Files {
 	for _, suffix := range Suffixes {
 		b, err := os.ReadFile(path + suffix)
 		if !errors.Is(err, os.ErrNotExist) {
-			must(t, err)
+			Must(t, err)
 			f[suffix] = b
 		}
 	}
@@ -124,13 +124,26 @@ func Durable(t testing.TB, path string) Files {
 func (f Files) WriteTo(t testing.TB, path string) {
 	t.Helper()
 	for suffix, b := range f {
-		must(t, os.WriteFile(path+suffix, b, 0o600))
+		Must(t, os.WriteFile(path+suffix, b, 0o600))
 	}
 }
 
-func must(t testing.TB, err error) {
+// Must ends the test at an error.
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// MustWrite writes a file.
+func MustWrite(t testing.TB, path, text string) {
+	t.Helper()
+	Must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// MustRemove removes a file or a directory, if it exists.
+func MustRemove(t testing.TB, path string) {
+	t.Helper()
+	Must(t, os.RemoveAll(path))
 }
