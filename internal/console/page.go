@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/adminapi"
 	"plantstore/internal/apidoc"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -206,10 +205,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 		return
 	}
 	if r.Header.Get("Accept") == "application/json" {
-		_ = adminapi.Respond(w, e.Code.Status(), struct { // cannot fail for these types
-			Error   int32  `json:"error"`
-			Message string `json:"message"`
-		}{int32(e.Code), e.Message})
+		server.WriteJSON(w, e.Code.Status(), server.AppendError(nil, e))
 		return
 	}
 	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{

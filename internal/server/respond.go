@@ -36,8 +36,8 @@ var lengths = func() (values [1 << 10][]string) {
 	return values
 }()
 
-// appendError appends the error body of the specification.
-func appendError(dst []byte, e *plant.Error) []byte {
+// AppendError appends the error body of the specification, with a newline.
+func AppendError(dst []byte, e *plant.Error) []byte {
 	dst = append(dst, `{"error":`...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)
 	dst = append(dst, `,"message":`...)
@@ -80,7 +80,7 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	case plant.CodeContentEncoding:
 		h["Accept-Encoding"] = []string{"identity"} // RFC 9110 section 15.5.16
 	}
-	WriteJSON(w, e.Code.Status(), appendError(nil, e))
+	WriteJSON(w, e.Code.Status(), AppendError(nil, e))
 }
 
 // challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no error code if the request has no
