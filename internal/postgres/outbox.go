@@ -15,8 +15,8 @@ import (
 
 // This file implements webhook.Outbox, except for ExpireDeliveries.
 
-// webhookState is the column plantstore.webhooks as the engine has read it. Reading it for each batch would cost a round
-// trip.
+// webhookState is the column plantstore.webhooks as the engine has read it. Reading it for each batch would cost a
+// round trip.
 type webhookState struct{ last atomic.Pointer[webhooksRead] } // nil: unknown
 
 // webhooksRead is a read of the column. The zero value is no read.

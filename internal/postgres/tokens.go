@@ -58,8 +58,8 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	return t, nil
 }
 
-// InsertToken implements store.Tx. The transaction has locked the row of plantstore, and the token with the highest id is
-// never deleted.
+// InsertToken implements store.Tx. The transaction has locked the row of plantstore, and the token with the highest id
+// is never deleted.
 func (s statements) InsertToken(t auth.Token) (auth.Token, error) {
 	err := s.q.QueryRow(s.ctx, `INSERT INTO tokens
 		(id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)

@@ -22,8 +22,11 @@ type Reader interface {
 	// is slow.
 	Count(t auth.Token, most int) (int64, error)
 
+	// AuditEnds is as in AuditReader.
 	AuditEnds() (audit.Ends, error)
-	AuditRows(after int64, limit int) ([]audit.Row, error) // as in AuditReader
+
+	// AuditRows is as in AuditReader.
+	AuditRows(after int64, limit int) ([]audit.Row, error)
 
 	// Webhooks returns all webhooks by ascending id.
 	Webhooks() ([]Webhook, error)
@@ -63,19 +66,24 @@ type Tx interface {
 	// InsertAudit stores rows that follow the head of the audit log, and the new head.
 	InsertAudit(rows []audit.Row) error
 
+	// SetAuditEnds stores the ends of the audit log.
 	SetAuditEnds(ends audit.Ends) error
-	DeleteAudit(to int64) (removed int64, err error) // the rows up to a sequence number
+
+	// DeleteAudit removes the rows up to a sequence number, and returns how many there were.
+	DeleteAudit(to int64) (removed int64, err error)
 
 	// ChangeWebhooks changes the active webhooks. Deliveries to the removed ones become dead letters.
 	ChangeWebhooks(added, removed []string) error
 
-	// RetryDead and DropDead are as in admin.Engine, without an entry in the audit log.
+	// RetryDead is as in admin.Engine, without an entry in the audit log.
 	RetryDead(s DeadSelector) (int64, error)
+
+	// DropDead is as in admin.Engine, without an entry in the audit log.
 	DropDead(s DeadSelector) (int64, error)
 }
 
-// Changes reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies the
-// fields. The interfaces of the packages that call an engine have the contracts of the methods.
+// Changes reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies
+// the fields. The interfaces of the packages that call an engine have the contracts of the methods.
 type Changes struct {
 	// Read calls do with statements outside of a transaction.
 	Read func(ctx context.Context, do func(Reader) error) error

@@ -90,8 +90,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestRunAgain shows that a kept statement of Run works after an error and after a change of the schema, and that it does
-// not keep the connection open.
+// TestRunAgain shows that a kept statement of Run works after an error and after a change of the schema, and that it
+// does not keep the connection open.
 func TestRunAgain(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))
