@@ -70,8 +70,8 @@ func refuseFIFO(path string) error {
 	return nil
 }
 
-// keys returns the keys, and keeps them until they expire or again is set. It hides the errors of the providers, because
-// those of a malformed file repeat its lines.
+// keys returns the keys, and keeps them until they expire or again is set. It hides the errors of the providers,
+// because those of a malformed file repeat its lines.
 func (p *provider) keys(ctx context.Context, again bool) (credentials.Value, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
