@@ -83,8 +83,8 @@ func (f fault) strace(store, db, trace string) []string {
 	return append(line, "-P", db+suffixes[f.file])
 }
 
-// straceFailed reports whether strace itself ended the run: on a busy machine, ptrace sometimes refuses it to wait for the
-// end of a stop. Such a run shows nothing about the program, and is repeated.
+// straceFailed reports whether strace itself ended the run: on a busy machine, ptrace sometimes refuses it to wait
+// for the end of a stop. Such a run shows nothing about the program, and is repeated.
 func straceFailed(t *testing.T, errs string) bool {
 	t.Helper()
 	failed := strings.Contains(errs, "strace: ptrace(")
