@@ -77,7 +77,7 @@ func TestFailedCredentials(t *testing.T) {
 	}
 }
 
-// A reload keeps the failures of addresses and the slots in use, unless it changes a limit.
+// A reload keeps the failures of addresses and the slots in use, unless it changes their limits.
 func TestReloadKeepsCounts(t *testing.T) {
 	t.Parallel()
 	h, f := startFaulty(t, func(s *setup) {
@@ -111,6 +111,11 @@ func TestReloadKeepsCounts(t *testing.T) {
 	}
 	if got := h.send(post(`{"id":2,"name":"B"}`)); got.code(t) != plant.CodeTooManyAtOnce {
 		t.Errorf("got %+v, want no free slot", got)
+	}
+	h.config.Limits.Rate = 1000
+	reload()
+	if got := h.send(guess(bad)); got.code(t) != plant.CodeTooManyFailures {
+		t.Errorf("after a change of another limit: got %+v, want too many failures", got)
 	}
 	h.config.Limits.AuthFailures = 2
 	reload()

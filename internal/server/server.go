@@ -96,16 +96,19 @@ func New(c Config) (public, admin *Server, err error) {
 
 // Reload replaces the configuration of the servers between two requests. The timeouts and the HeaderMax of c have no
 // effect, and fields that are not settings must be the same as for New. Counts of failed credentials and of quotas stay
-// unless a limit has changed. After an error everything is as it was.
+// unless their limits have changed. After an error everything is as it was.
 func Reload(public, admin *Server, c Config) error {
 	old := public.handler.Load()
 	publicHandler, adminHandler, err := newHandlers(c, old.metrics)
 	if err != nil {
 		return err
 	}
-	if c.Limits == old.limits {
-		publicHandler.failures, publicHandler.quotas = old.failures, old.quotas
-		adminHandler.failures = old.failures
+	now, before := c.Limits, old.limits
+	if now.AuthFailures == before.AuthFailures {
+		publicHandler.failures, adminHandler.failures = old.failures, old.failures
+	}
+	if now.Rate == before.Rate && now.Burst == before.Burst && now.Concurrency == before.Concurrency {
+		publicHandler.quotas = old.quotas
 	}
 	adminHandler.bulk = admin.handler.Load().bulk
 	public.handler.Store(publicHandler)
