@@ -79,6 +79,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
+const bufferBytes = 256 << 10
+
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -93,6 +95,9 @@ func (p *Proxy) accept() {
 		if !p.add(client, server) {
 			return
 		}
+		// With a buffer of the system, which grows to tens of MiB, a client could send a whole file before its connection
+		// is cut.
+		_ = client.(*net.TCPConn).SetReadBuffer(bufferBytes)
 		p.opened.Add(1)
 		p.running.Go(func() { p.forward(client, server) })
 		p.running.Go(func() {
