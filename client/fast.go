@@ -47,8 +47,8 @@ func parseHead(head []byte) (res *response, length int, ok bool) {
 			res.requestID = string(value)
 		case replayedHeader:
 			res.replayed = string(value) == "true"
-		case "Cache-Control", "Content-Security-Policy", "Content-Type", "Date", "RateLimit", "RateLimit-Policy",
-			"Strict-Transport-Security", "Traceresponse", "X-Content-Type-Options":
+		case "Cache-Control", "Content-Security-Policy", "Content-Type", "Date", "Ratelimit", "Ratelimit-Policy",
+			"Strict-Transport-Security", "Traceresponse", "Vary", "X-Content-Type-Options":
 		default: // such as Connection, Transfer-Encoding, or the same in another case
 			return nil, 0, false
 		}

@@ -77,7 +77,9 @@ var ready = regexp.MustCompile(`msg=ready listen=(\S+)`)
 
 // start starts the server, at the second time with the same address.
 func (s *service) start() error {
-	s.process = exec.Command(s.program, "serve", "--db", s.db(), "--listen", s.address, "--admin-listen", "127.0.0.1:0")
+	s.process = exec.Command(s.program, "serve", "--db", s.db(), "--listen", s.address, "--admin-listen", "127.0.0.1:0",
+		// These add headers to each response.
+		"--cors-origins", "https://shop.example", "--credential-rate", "1000000", "--credential-concurrency", "1000")
 	log, err := s.process.StderrPipe()
 	if err == nil {
 		err = s.process.Start()
