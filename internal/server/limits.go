@@ -14,6 +14,20 @@ import (
 	"plantstore/internal/plant"
 )
 
+// Limits are the limits of requests. The API document shows all of them except IdleTimeout.
+type Limits struct {
+	BodyMax        int64         // bytes of a body
+	HeaderMax      int           // bytes of the request line and headers together; 4 KiB are always allowed
+	RequestTimeout time.Duration // for a request to arrive whole
+	AnswerTimeout  time.Duration // for the response after that
+	IdleTimeout    time.Duration // of a connection between two requests
+	QueueMax       int           // plants that may wait for the next commit
+	AuthFailures   int           // failed credentials of an address per minute; 0: no limit
+	Rate           int           // requests of a credential per second; 0: no limit
+	Burst          int           // requests of a credential at once; 0: Rate
+	Concurrency    int           // requests of a credential at the same time; 0: no limit
+}
+
 // networksMax is the number of networks whose failures the server counts separately.
 const networksMax = 10_000
 

@@ -4,23 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
-
-	"plantstore/internal/plant"
 )
-
-// Row is a stored plant as a move copies it: a plant.Record that names its creator
-// by id.
-type Row struct {
-	plant.NewPlant
-	CreatedAt time.Time // whole microseconds
-	CreatedBy int64     // id of the token; 0 for the operator's own commands
-}
-
-// Create returns the Create that stores the row in another store.
-func (r *Row) Create() Create {
-	return Create{Plant: r.NewPlant, By: r.CreatedBy, At: r.CreatedAt}
-}
 
 // ErrMoveRunning means that a move of this store, or to it, runs.
 var ErrMoveRunning = errors.New("a move of this store, or to it, runs already")

@@ -16,7 +16,7 @@ import (
 // codesInSource returns the value of every constant of type Code.
 func codesInSource(t *testing.T) map[plant.Code]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "catalogue.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "errorcodes.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestCatalogueIsClosed(t *testing.T) {
 	t.Parallel()
 	codes := codesInSource(t)
 	if len(codes) < 40 {
-		t.Fatalf("found only %d codes in errors.go", len(codes))
+		t.Fatalf("found only %d codes in errorcodes.go", len(codes))
 	}
 	entries := plant.Catalogue()
 	for _, entry := range entries {

@@ -1,0 +1,91 @@
+package adminapi
+
+import (
+	"net/http"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/server"
+)
+
+// Routes returns the routes for server.Config.AdminRoutes.
+func (a *API) Routes() ([]server.Route, error) {
+	document, err := Document()
+	if err != nil {
+		return nil, err
+	}
+	routes := append(a.routes(), server.Route{
+		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
+			server.WriteJSON(c.w, http.StatusOK, document.JSON)
+			return nil
+		}),
+	})
+	for i := range routes {
+		routes[i].Path = "/api/v1" + routes[i].Path
+	}
+	return routes, nil
+}
+
+// routes returns the routes of the operations. The reads of imports show names of plants, so they require a credential
+// even with --admin-open.
+func (a *API) routes() []server.Route {
+	const (
+		one    = "/backups/{name}"
+		file   = "/imports/{id}"
+		dead   = "/webhooks/dead-letters"
+		read   = auth.ScopeRead
+		create = auth.ScopeCreate
+		all    = auth.ScopeAdmin
+	)
+	return []server.Route{
+		{
+			Method: "GET", Path: "/plants", Scope: read, Bulk: true,
+			Handle: stream(a.listPlants, "limit", "cursor", "tag", "after"),
+		},
+		{
+			Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true,
+			Handle: stream(a.searchPlants, "name", "tag", "limit", "cursor"),
+		},
+		{Method: "GET", Path: "/plants/counts", Scope: read, Handle: respond(a.countPlants, "max_age")},
+		{Method: "GET", Path: "/plants/{id}", Scope: read, Handle: respond(a.getPlant)},
+
+		{Method: "GET", Path: "/state", Scope: all, Handle: respond(a.state)},
+		{Method: "GET", Path: "/settings", Scope: all, Handle: respond(a.listSettings)},
+
+		{Method: "GET", Path: "/credentials", Scope: all, Handle: respond(a.listCredentials, "limit", "cursor", "kind")},
+		{Method: "POST", Path: "/credentials", Scope: all, Handle: respond(a.mint)},
+		{Method: "POST", Path: "/credentials/rotate", Scope: all, Handle: respond(a.rotate)},
+		{Method: "POST", Path: "/credentials/revoke", Scope: all, Handle: respond(a.revoke)},
+
+		{
+			Method: "GET", Path: "/audit", Scope: all,
+			Handle: respond(a.listAudit, "limit", "cursor", "since", "actor", "order"),
+		},
+		{Method: "GET", Path: "/audit/verify", Scope: all, Untimed: true, Handle: respond(a.verifyAudit, "expect")},
+
+		{Method: "GET", Path: "/backups", Scope: all, Handle: respond(list(a.service.Backups), "limit", "cursor")},
+		{Method: "POST", Path: "/backups", Scope: all, Handle: respond(a.startBackup)},
+		{Method: "GET", Path: "/backup-jobs", Scope: all, Handle: respond(a.listJobs)},
+		{Method: "GET", Path: "/backup-jobs/{id}", Scope: all, Handle: respond(a.getJob)},
+		{Method: "GET", Path: one + "/content", Scope: all, Guarded: true, Untimed: true, Handle: stream(a.downloadBackup)},
+		{Method: "POST", Path: one + "/verify", Scope: all, Handle: respond(startJob(a.service.VerifyBackup))},
+		{Method: "POST", Path: one + "/drill", Scope: all, Handle: respond(startJob(a.service.DrillBackup))},
+		{Method: "DELETE", Path: one, Scope: all, Handle: respond(a.deleteBackup)},
+
+		{Method: "GET", Path: "/webhooks", Scope: all, Handle: respond(list(a.service.Webhooks), "limit", "cursor")},
+		{Method: "GET", Path: dead, Scope: all, Handle: respond(list(a.service.DeadLetters), "limit", "cursor")},
+		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(changeDead(a.service.RetryDead))},
+		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(changeDead(a.service.DropDead))},
+
+		{Method: "GET", Path: "/imports", Scope: create, Or: all, Guarded: true, Handle: respond(a.listImports)},
+		{
+			Method: "PUT", Path: file, Scope: create, Untimed: true,
+			Handle: respond(a.importPlants, "format", "name", "on_conflict"),
+		},
+		{Method: "GET", Path: file, Scope: create, Or: all, Guarded: true, Handle: respond(a.getImport)},
+		{
+			Method: "GET", Path: file + "/rejects", Scope: create, Guarded: true, Untimed: true,
+			Handle: stream(a.downloadRejects, "form"),
+		},
+		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Handle: respond(a.cancelImport)},
+	}
+}

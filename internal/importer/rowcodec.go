@@ -1,0 +1,51 @@
+package importer
+
+import (
+	"encoding/binary"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/extsort"
+	"plantstore/internal/plant"
+)
+
+// appendRow appends a valid row without its id: the line; the length of the raw row plus 1, or 0 for none; the raw row;
+// the length of the tag plus 1, or 0 for none; the tag; the name. Numbers are varints.
+func appendRow(b []byte, row dump.Row) []byte {
+	b = binary.AppendUvarint(b, uint64(row.Line))
+	b = appendOptional(b, string(row.Raw), row.Raw != nil)
+	tag, ok := row.Plant.Tag.Get()
+	b = appendOptional(b, tag, ok)
+	return append(b, row.Plant.Name...)
+}
+
+func appendOptional(b []byte, text string, ok bool) []byte {
+	if !ok {
+		return append(b, 0)
+	}
+	return append(binary.AppendUvarint(b, uint64(len(text))+1), text...)
+}
+
+// setRow sets the fields of a row that appendRow appended.
+func setRow(row *dump.Row, record extsort.Record) {
+	line, n := binary.Uvarint(record.Data)
+	raw, rest, hasRaw := cutOptional(record.Data[n:])
+	tag, name, hasTag := cutOptional(rest)
+	row.Line, row.Raw = int64(line), nil
+	if hasRaw {
+		row.Raw = raw
+	}
+	row.Plant = plant.NewPlant{ID: record.Key, Plant: plant.Plant{Name: string(name)}}
+	if hasTag {
+		row.Plant.Tag = plant.Tagged(string(tag))
+	}
+}
+
+// cutOptional returns the text that appendOptional appended, and the bytes after it.
+func cutOptional(b []byte) (text, rest []byte, ok bool) {
+	length, n := binary.Uvarint(b)
+	if length == 0 {
+		return nil, b[n:], false
+	}
+	end := n + int(length) - 1
+	return b[n:end], b[end:], true
+}
