@@ -1,7 +1,9 @@
 package console
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -128,7 +130,12 @@ func (c *Console) issuerFault(client *oidc.Client, err error) *plant.Error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &refused):
-		c.Log.Info("console: the issuer refused a sign-in", "issuer", client.Issuer(), "code", refused.Code)
+		level := slog.LevelInfo
+		if refused.Code == "invalid_client" { // the id or the secret in the settings is wrong
+			level = slog.LevelWarn
+		}
+		c.Log.Log(context.Background(), level, "console: the issuer refused a sign-in",
+			"issuer", client.Issuer(), "code", refused.Code)
 		return plant.Errorf(plant.CodeScopeMissing, "%s refused the sign-in (%s).", host, refused.Code)
 	case errors.Is(err, oidc.ErrBusy):
 		return plant.Errorf(plant.CodeStoreUnavailable,
