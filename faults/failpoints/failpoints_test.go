@@ -76,15 +76,20 @@ var failpoints = []rig.Weakness{
 	after("transact.go", "		e.updateMark(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("tokens.go", "	sum, n, err := dbfile.TokenDigests(e.writer, \"id = ?\", id)\n", "token write"),
+	before("tokens.go", "	sum, n, err := dbfile.TokenDigests(s.conn, \"id = ?\", id)\n", "token write"),
 	before("audit.go",
-		"	return e.writer.Run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
+		"			err = s.conn.Run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
 		"audit entry"),
 	after("dbfile/schema.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
 		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
-	before("backupfile/manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
+	killer("internal/safefile"),
+	{
+		File: "internal/safefile/safefile.go",
+		Old:  "		err = f.Publish(replace)\n",
+		New:  "		failpoint(\"before the manifest's rename\")\n		err = f.Publish(replace)\n",
+	},
 	before("backupfile/manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
 	after(
 		"backupfile/manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n",
