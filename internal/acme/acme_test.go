@@ -551,3 +551,46 @@ func TestCloseBeforeStart(t *testing.T) {
 		Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt, Storage: newStorage(t),
 	}).Close()
 }
+
+// lockedStorage is the storage of replicas while another one orders.
+type lockedStorage struct{ acme.Storage }
+
+// TryLock implements acme.Storage.
+func (lockedStorage) TryLock(context.Context) (unlock func(), locked bool, err error) {
+	return nil, false, nil
+}
+
+// A replica uses a certificate that another one has ordered, while that one orders the next.
+func TestCertificateWhileAnotherReplicaOrders(t *testing.T) {
+	t.Parallel()
+	ca, err := certstest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const directory = "https://127.0.0.1:1/directory"
+		storage := lockedStorage{newStorage(t)}
+		source := acme.New(t.Context(), acme.Config{
+			Domains: []string{localhost, "other.example"}, Email: "operator@plants.example", Directory: directory,
+			Storage: storage,
+		})
+		source.Start(t.Context())
+		defer source.Close()
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		now := time.Now()
+		cert, key, err := ca.Issue(certstest.Leaf{
+			DNSNames: []string{localhost}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(90 * 24 * time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := slices.Concat([]byte("Directory: "+directory+"\n"), key, cert)
+		if err := storage.Save(t.Context(), "certificate-"+localhost+".pem", text); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := source.GetCertificate(&tls.ClientHelloInfo{ServerName: localhost}); err != nil {
+			t.Error(err)
+		}
+	})
+}

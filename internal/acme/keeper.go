@@ -67,16 +67,20 @@ func (s *Source) visit(ctx context.Context, d *domain) time.Time {
 // keep renews the certificate of a domain if its time has come. It returns the time of the next visit, and an error of
 // the storage.
 func (s *Source) keep(ctx context.Context, d *domain) (next time.Time, err error) {
-	unlock, locked, err := s.config.Storage.TryLock(ctx)
-	if err != nil || !locked { // another replica orders
-		return time.Time{}, err
-	}
-	defer unlock()
 	if err := errors.Join(s.save(ctx, d), s.load(ctx, d)); err != nil {
 		return time.Time{}, err
 	}
 	if at := s.renewal(ctx, d); time.Now().Before(at) {
 		return at, nil
+	}
+	unlock, locked, err := s.config.Storage.TryLock(ctx)
+	if err != nil || !locked { // another replica orders
+		return time.Time{}, err
+	}
+	defer unlock()
+	before := d.certificate.Load()
+	if err := s.load(ctx, d); err != nil || d.certificate.Load() != before { // another replica has ordered it
+		return time.Time{}, err
 	}
 	return s.obtain(ctx, d)
 }

@@ -16,8 +16,8 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// fileBytesMax is the size limit of the settings file.
-const fileBytesMax = 1 << 20
+// FileBytesMax is the size limit of the settings file.
+const FileBytesMax = 1 << 20
 
 // readConfigText reads the settings file, which may be a FIFO or a device.
 func readConfigText(ctx context.Context, path string) ([]byte, error) {
@@ -26,12 +26,12 @@ func readConfigText(ctx context.Context, path string) ([]byte, error) {
 		return nil, inConfig(err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), fileBytesMax+1))
+	text, err := io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), FileBytesMax+1))
 	switch {
 	case err != nil:
 		return nil, inConfig(err)
-	case len(text) > fileBytesMax:
-		return nil, Usagef("config: %s is larger than %d bytes; check --config", path, fileBytesMax)
+	case len(text) > FileBytesMax:
+		return nil, Usagef("config: %s is larger than %d bytes; check --config", path, FileBytesMax)
 	}
 	return text, nil
 }

@@ -201,7 +201,7 @@ func (s Setting) Reloadable() bool { return slices.Contains(reloadable, s.Name) 
 // isSet reports whether the setting has a value that is neither the default nor empty.
 func (s Setting) isSet() bool {
 	value := s.Value.String()
-	return value != s.Initial && value != "" && value != "false"
+	return value != s.Initial && value != "" && (value != "false" || s.Value.Type() != boolType)
 }
 
 // AllSettings returns the settings of all groups.

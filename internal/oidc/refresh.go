@@ -2,7 +2,9 @@ package oidc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"reflect"
 	"time"
 )
@@ -88,10 +90,14 @@ func (v *Verifier) refresh() {
 		v.failures.Inc()
 		v.failed.Add(1)
 		level := slog.LevelWarn
-		if err.Error() == v.cause { // one warning for several failures in a row
+		cause := err.Error()
+		if connection, ok := errors.AsType[*net.OpError](err); ok {
+			cause = connection.Err.Error() // without the ports, which differ
+		}
+		if cause == v.cause { // one warning for several failures in a row
 			level = slog.LevelDebug
 		}
-		v.cause = err.Error()
+		v.cause = cause
 		v.config.Log.Log(ctx, level, "could not fetch the keys of the issuer", "issuer", v.config.Issuer, "error", err)
 		return
 	}

@@ -3,8 +3,10 @@ package oidc_test
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +212,33 @@ func TestWarningOfEachCause(t *testing.T) {
 			if n := strings.Count(log.String(), "realm: "+want); n != 1 {
 				t.Errorf("%d warnings with %q, want one:\n%s", n, want, &log)
 			}
+		}
+	})
+}
+
+// resets is an issuer that resets each connection, which has another port each time.
+type resets struct{ ports int }
+
+// RoundTrip implements http.RoundTripper.
+func (r *resets) RoundTrip(*http.Request) (*http.Response, error) {
+	r.ports++
+	return nil, &net.OpError{Op: "read", Source: &net.TCPAddr{Port: 40000 + r.ports}, Err: syscall.ECONNRESET}
+}
+
+func TestWarningOfResets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		c := config(oidctest.NewIssuer(issuerURL))
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		v, err := oidc.NewWithTransport(c, &resets{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		v.Close()
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings, want one:\n%s", n, &log)
 		}
 	})
 }

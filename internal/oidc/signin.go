@@ -205,14 +205,14 @@ func (c *Client) requestToken(ctx context.Context, m *metadata, code, verifier s
 	var response *oauth2.RetrieveError
 	var connection *url.Error
 	switch {
-	case errors.As(err, &response) && response.ErrorCode == "invalid_grant":
-		return "", &auth.Invalid{Reason: "sign-in: the issuer refused the code (invalid_grant)"}
-	case response != nil && response.ErrorCode != "":
-		return "", refusalOf(response.ErrorCode)
-	case response != nil:
+	case errors.As(err, &response) && (response.ErrorCode == "" || response.Response.StatusCode >= 500):
 		return "", fmt.Errorf("%s: status %d", m.Token, response.Response.StatusCode)
-	case errors.As(err, &connection):
-		return "", err
+	case response != nil && response.ErrorCode == "invalid_grant":
+		return "", &auth.Invalid{Reason: "sign-in: the issuer refused the code (invalid_grant)"}
+	case response != nil:
+		return "", refusalOf(response.ErrorCode)
+	case errors.As(err, &connection): // its URL may be the target of a redirect
+		return "", fmt.Errorf("%s: %w", m.Token, connection.Err)
 	case err != nil:
 		return "", fmt.Errorf("%s: the response is incomplete, or not JSON with an access_token", m.Token)
 	}

@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
+	"plantstore/internal/safefile"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -83,10 +84,7 @@ func (v *instance) look(ctx context.Context) {
 
 // sumOf returns the sum of a regular file.
 func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return sum, false
-	}
-	text, err := os.ReadFile(path)
+	text, err := safefile.ReadSmall(path, config.FileBytesMax)
 	return sha256.Sum256(text), err == nil
 }
 

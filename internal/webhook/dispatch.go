@@ -160,7 +160,7 @@ func (d *dispatcher) collectAll() {
 // collect records the result of an attempt.
 func (d *dispatcher) collect(r result) {
 	d.attempts--
-	now := time.Now().UTC()
+	now := time.Now()
 	s := store.DeliveryResult{
 		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Lease: r.delivery.Lease, Attempts: r.delivery.Attempts,
 	}

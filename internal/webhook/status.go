@@ -23,8 +23,12 @@ func (s *Sender) Status() map[int64]Status {
 	}
 	for _, r := range s.receivers {
 		r.mu.Lock()
-		all[r.webhook.ID] = r.status
+		status := r.status
 		r.mu.Unlock()
+		for _, t := range []*time.Time{&status.DeliveredAt, &status.FailedAt, &status.PausedUntil} {
+			*t = t.UTC()
+		}
+		all[r.webhook.ID] = status
 	}
 	return all
 }
