@@ -28,7 +28,7 @@ import (
 // failures of each domain. A key has only lower-case letters, digits, hyphens and dots. All methods are safe for
 // concurrent use.
 type Storage interface {
-	// Load returns a value, nil if there is none.
+	// Load returns a value, or nil if the key has none.
 	Load(ctx context.Context, key string) ([]byte, error)
 
 	// Save stores a value durably, and replaces the previous one.

@@ -23,7 +23,7 @@ const (
 	challengeReadMax = 2 * time.Second
 )
 
-// openChallenge is the open challenge. The zero value is none.
+// openChallenge is the open challenge; without one, the zero value.
 type openChallenge struct {
 	acme.Challenge
 	certificate *tls.Certificate // for tls-alpn-01

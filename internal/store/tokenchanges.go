@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+)
+
+// changeTokens is change for tokens: it also makes every server reload its keyring.
+func (c *Changes) changeTokens(ctx context.Context, do func(Tx) error) error {
+	return c.change(ctx, func(tx Tx) error {
+		if err := do(tx); err != nil {
+			return err
+		}
+		return tx.TokensChanged()
+	})
+}
+
+// Tokens implements writepath.Engine.
+func (c *Changes) Tokens(ctx context.Context) ([]auth.Token, error) {
+	return read(ctx, c, Reader.Tokens)
+}
+
+// CreateToken implements admin.Engine.
+func (c *Changes) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
+	err = c.changeTokens(ctx, func(tx Tx) error {
+		named, err := tx.TokensBy(Selector{Name: t.Name})
+		if err != nil {
+			return err
+		}
+		if auth.AnyValid(named, t.CreatedAt) {
+			return ErrNameTaken
+		}
+		id, err = createToken(tx, t, by)
+		return err
+	})
+	return id, err
+}
+
+// createToken stores a token and the entry of its creation.
+func createToken(tx Tx, t auth.Token, by audit.Origin) (id int64, err error) {
+	t, err = tx.InsertToken(t)
+	if err != nil {
+		return 0, err
+	}
+	return t.ID, AppendAudit(tx, TokenCreated(t, by))
+}
+
+// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
+func (c *Changes) CreateFirstTokens(
+	ctx context.Context, tokens []auth.Token, by audit.Origin,
+) (created bool, err error) {
+	existing, err := c.Tokens(ctx)
+	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
+		return false, err // without a write, so that a server can start on a full disk
+	}
+	err = c.changeTokens(ctx, func(tx Tx) error {
+		existing, err := tx.Tokens() // again: another process may have been first
+		if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
+			return err
+		}
+		for _, t := range tokens {
+			if _, err := createToken(tx, t, by); err != nil {
+				return err
+			}
+		}
+		created = true
+		return nil
+	})
+	return created && err == nil, err
+}
+
+// RotateToken implements admin.Engine.
+func (c *Changes) RotateToken(
+	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
+) (fresh, old auth.Token, err error) {
+	err = c.changeTokens(ctx, func(tx Tx) error {
+		named, err := tx.TokensBy(Selector{Name: t.Name})
+		if err != nil {
+			return err
+		}
+		r, ok := auth.Rotate(named, t, overlap)
+		if !ok {
+			return ErrNotFound
+		}
+		for _, ended := range r.Ended {
+			if err := tx.SetEnds(ended); err != nil {
+				return err
+			}
+		}
+		old = r.Old
+		if fresh, err = tx.InsertToken(r.New); err != nil {
+			return err
+		}
+		return AppendAudit(tx, TokenRotated(fresh, r, by))
+	})
+	return fresh, old, err
+}
+
+// RevokeTokens implements admin.Engine.
+func (c *Changes) RevokeTokens(
+	ctx context.Context, selector Selector, at time.Time, by audit.Origin,
+) (revoked []auth.Token, err error) {
+	err = c.revoke(ctx, at, by, func(tx Tx) ([]auth.Token, error) {
+		if revoked, err = tx.TokensBy(selector); err != nil {
+			return nil, err
+		}
+		revoked = slices.DeleteFunc(revoked, func(t auth.Token) bool { return !t.RevokedAt.IsZero() })
+		if len(revoked) == 0 {
+			return nil, ErrNotFound
+		}
+		for i := range revoked {
+			revoked[i].RevokedAt = time.UnixMicro(at.UnixMicro()).UTC() // as stored
+			if err := tx.SetEnds(revoked[i]); err != nil {
+				return nil, err
+			}
+		}
+		return revoked, nil
+	})
+	return revoked, err
+}
+
+// revoke is changeTokens for a revocation, which returns the revoked tokens. If the audit log refuses their events, a
+// second transaction stores the revocation without them.
+func (c *Changes) revoke(
+	ctx context.Context, at time.Time, by audit.Origin, change func(Tx) ([]auth.Token, error),
+) error {
+	var events []audit.Event
+	refused := false
+	revoke := func(tx Tx) error {
+		tokens, err := change(tx)
+		if err != nil {
+			return err
+		}
+		events = TokensRevoked(tokens, at, by)
+		if refused {
+			return nil
+		}
+		err = AppendAudit(tx, events...)
+		refused = err != nil
+		return err
+	}
+	cause := c.changeTokens(ctx, revoke)
+	if !refused {
+		return cause
+	}
+	if err := c.changeTokens(ctx, revoke); err != nil {
+		return err
+	}
+	return &Unrecorded{Events: events, Cause: cause}
+}
+
+// RevokeIdentity implements admin.Engine.
+func (c *Changes) RevokeIdentity(
+	ctx context.Context, t auth.Token, most int, by audit.Origin,
+) (stored auth.Token, err error) {
+	err = c.revoke(ctx, t.RevokedAt, by, func(tx Tx) ([]auth.Token, error) {
+		stored, err = revokeIdentity(tx, t, most)
+		return []auth.Token{stored}, err
+	})
+	return stored, err
+}
+
+func revokeIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
+	if t.Kind == auth.KindJWT { // an expired JWT must not count towards the limit
+		if err := tx.DeleteExpired(t); err != nil {
+			return t, err
+		}
+	}
+	stored, found, err := tokenOfHash(tx, t.Hash)
+	switch {
+	case err != nil:
+		return t, err
+	case !found:
+		return insertIdentity(tx, t, most)
+	case !stored.RevokedAt.Before(t.RevokedAt):
+		return stored, nil
+	}
+	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
+	return stored, tx.SetEnds(stored)
+}
+
+// insertIdentity stores a subject or a revoked JWT.
+func insertIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
+	if err := checkPlace(tx, t, most); err != nil {
+		return t, err
+	}
+	return tx.InsertToken(t)
+}
+
+// PutSubject implements writepath.Engine.
+func (c *Changes) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
+	var found bool
+	err = c.Read(ctx, func(r Reader) error {
+		if stored, found, err = tokenOfHash(r, t.Hash); err != nil || found {
+			return err
+		}
+		return checkPlace(r, t, most) // so a refusal needs no write lock
+	})
+	if err != nil || found {
+		return stored, err
+	}
+	err = c.change(ctx, func(tx Tx) error {
+		if stored, found, err = tokenOfHash(tx, t.Hash); err != nil || found {
+			return err
+		}
+		stored, err = insertIdentity(tx, t, most)
+		return err
+	})
+	return stored, err
+}
+
+// PruneSubjects implements admin.Engine.
+func (c *Changes) PruneSubjects(
+	ctx context.Context, p SubjectPrune, by audit.Origin,
+) (removed []auth.Token, err error) {
+	err = c.changeTokens(ctx, func(tx Tx) error {
+		if removed, err = tx.DeleteSubjects(p); err != nil {
+			return err
+		}
+		if len(removed) == 0 {
+			return ErrNotFound
+		}
+		return AppendAudit(tx, SubjectsPruned(removed, p.At, by)...)
+	})
+	return removed, err
+}
+
+// PutTokens implements move.Destination.
+func (c *Changes) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return c.changeTokens(ctx, func(tx Tx) error {
+		for _, t := range tokens {
+			if err := tx.PutToken(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func tokenOfHash(r Reader, hash auth.Hash) (t auth.Token, found bool, err error) {
+	tokens, err := r.TokensOfHash(hash)
+	if err != nil || len(tokens) == 0 {
+		return t, false, err
+	}
+	return tokens[0], true, nil
+}
+
+// checkPlace returns an error if the store has most tokens of the kind of t.
+func checkPlace(r Reader, t auth.Token, most int) error {
+	n, err := r.Count(t, most)
+	switch {
+	case err != nil || n < int64(most):
+		return err
+	case t.Kind == auth.KindJWT:
+		return ErrTooManyJWTs
+	}
+	return ErrTooManySubjects
+}
