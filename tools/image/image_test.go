@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// A library may make the program larger than our own lines would, but nothing that it does not need may come in unnoticed.
+// imageBytesMax allows libraries in place of our own code. A sudden growth must not go unnoticed.
 const imageBytesMax = 45_000_000
 
 // buildProgram returns the path of a static build of the program.
