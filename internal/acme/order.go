@@ -76,9 +76,9 @@ type storedAccount struct {
 	Key      []byte `json:"key"`      // of newKey
 }
 
-// account returns the account of the stored key, or of a new one. The CA returns its account of a key, and registers
-// one if there is none (RFC 8555 section 7.3.1): at the first order, after a change of the directory, and if the CA has
-// lost the account, as test CAs do when they restart. The operator agreed to the terms of service when setting the
+// account returns the account of the stored key, or of a new one. The CA returns its account of a key, or
+// registers a new one (RFC 8555 section 7.3.1): at the first order, after a change of the directory, and if it has lost
+// the account, as test CAs do when they restart. The operator agreed to the terms of service when setting the
 // e-mail address.
 func (s *Source) account(ctx context.Context) (acme.Account, error) {
 	stored, key, err := s.storedAccount(ctx)

@@ -25,7 +25,7 @@ func (d *deadline) init(setTCP func(net.Conn, time.Time) error) {
 	d.tcp.Store(never)
 }
 
-// set sets the deadline. The zero time is none.
+// set sets the deadline; the zero time removes it.
 func (d *deadline) set(tcp net.Conn, t time.Time) error {
 	wanted := int64(never)
 	if !t.IsZero() {

@@ -71,7 +71,7 @@ func refuseFIFO(path string) error {
 }
 
 // keys returns the keys, and keeps them until they expire or again is set. It hides the errors of the providers,
-// because those of a malformed file repeat its lines.
+// which repeat the lines of a malformed file.
 func (p *provider) keys(ctx context.Context, again bool) (credentials.Value, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
