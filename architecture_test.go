@@ -52,7 +52,6 @@ var mayImport = map[string][]string{
 	"client":            {},
 	"internal/auth":     {"internal/plant"},
 	"internal/audit":    {"internal/limit"},
-	"internal/systemd":  {},
 	"internal/extsort":  {},
 	"internal/oidc":     {"internal/auth"},
 	oidctest:            {},

@@ -189,6 +189,35 @@ func TestSockets(t *testing.T) {
 		}
 	}
 
+	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "stream"), Net: "unix"}
+	stream, err := net.ListenUnix(at.Net, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	datagram, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datagram.Close()
+	for want, socket := range map[string]interface{ File() (*os.File, error) }{
+		`systemd: the socket "public" is not a TCP socket; use ListenStream=HOST:PORT`:           stream,
+		`systemd: the socket "public" does not accept connections; use ListenStream=HOST:PORT: `: datagram,
+	} {
+		m := newManaged(t, "public")
+		file, err := socket.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		m.files = []*os.File{file}
+		p := m.start(t)
+		code, err := p.wait()
+		if got := p.stderr.String(); err != nil || code != exitUsage || !strings.HasPrefix(got, "plantstore: "+want) {
+			t.Errorf("%T: exit code %d, %v, %s; want %d, %s", socket, code, err, got, exitUsage, want)
+		}
+	}
+
 	m := newManaged(t, "public")
 	p := m.start(t, "--listen", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 	match, err := p.await(p.stderr, readyLine)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -79,9 +78,12 @@ func (p *program) try(ctx context.Context) (err error) {
 // exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
 // certificates, webhooks and backups.
 func (p *program) trySettings(ctx context.Context, dir string) (flags map[string]string, err error) {
-	maps.DeleteFunc(p.env.Vars, func(name, _ string) bool {
-		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	})
+	for name := range p.env.Vars {
+		if slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			delete(p.env.Vars, name)
+			_ = os.Unsetenv(name) // libraries read those of systemd from the process
+		}
+	}
 	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
 	if err != nil {
 		return nil, err

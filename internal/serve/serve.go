@@ -185,7 +185,7 @@ func (v *instance) serve(ctx context.Context) error {
 // and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed.
 func (v *instance) run(ctx context.Context) error {
 	changes := time.Tick(reloadEvery)
-	manager := startManager(v.Env, v.log)
+	manager := startManager(v.log)
 	defer manager.stopping()
 	for {
 		select {

@@ -63,7 +63,7 @@ type Addresses struct {
 func (v *instance) openListeners(ctx context.Context) error {
 	v.metrics.MustRegister(v.Log.dropped)
 	s, log, metrics := v.Settings, v.log, v.metrics
-	sockets, err := openSockets(v.Env, s, log)
+	sockets, err := openSockets(s, log)
 	if err != nil {
 		return err
 	}
