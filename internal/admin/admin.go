@@ -76,7 +76,7 @@ func New(c Config) (*Service, error) {
 		config: c, log: c.Log, engine: c.Engine, started: time.Now().UTC().Truncate(time.Second),
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
-		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
+		rejectsMax: importRejectsMax,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -107,6 +107,27 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err
 		cancel()
 		s.running.Done()
 	}, nil
+}
+
+// run runs an operation that uses the engine. Its context ends when ctx does, and with Close. explain returns the error
+// for a client after any error but a *plant.Error.
+func run[T any](
+	ctx context.Context, s *Service, explain func(error) error, do func(context.Context) (T, error),
+) (none T, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer end()
+	result, err := do(ctx)
+	answer, ok := errors.AsType[*plant.Error](err)
+	switch {
+	case err == nil:
+		return result, nil
+	case ok:
+		return none, answer
+	}
+	return none, explain(err)
 }
 
 // failure is an error of the engine. Its text is the cause; clients receive the answer instead.

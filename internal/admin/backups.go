@@ -113,14 +113,9 @@ func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, er
 	if err != nil || q.Cursor != "" && name == "" {
 		return page, errCursor
 	}
-	ctx, end, err := s.beginBackup(ctx)
+	all, err := withBackups(ctx, s, s.config.Backups.List)
 	if err != nil {
 		return page, err
-	}
-	defer end()
-	all, err := s.config.Backups.List(ctx)
-	if err != nil {
-		return page, s.backupError(err)
 	}
 	for _, b := range all { // the backup of the cursor may be removed
 		if q.Cursor == "" || cmp.Or(cmp.Compare(b.At.Unix(), at), strings.Compare(b.Name, name)) < 0 {
@@ -186,25 +181,23 @@ func (s *Service) ReadBackup(
 	ctx context.Context, name string, by audit.Origin,
 	read func(ctx context.Context, b BackupRecord, content io.Reader),
 ) error {
-	ctx, end, err := s.beginBackup(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	select {
-	case s.downloads <- struct{}{}:
-		defer func() { <-s.downloads }()
-	default:
-		return plant.Errorf(plant.CodeBackupRunning,
-			"%d downloads are in progress; try again when one has ended", downloadsMax)
-	}
-	b, content, err := s.config.Backups.Open(ctx, name, by)
-	if err != nil {
-		return s.backupError(err)
-	}
-	defer content.Close()
-	read(ctx, newBackupRecord(b), content)
-	return nil
+	_, err := withBackups(ctx, s, func(ctx context.Context) (none struct{}, err error) {
+		select {
+		case s.downloads <- struct{}{}:
+			defer func() { <-s.downloads }()
+		default:
+			return none, plant.Errorf(plant.CodeBackupRunning,
+				"%d downloads are in progress; try again when one has ended", downloadsMax)
+		}
+		b, content, err := s.config.Backups.Open(ctx, name, by)
+		if err != nil {
+			return none, err
+		}
+		defer content.Close()
+		read(ctx, newBackupRecord(b), content)
+		return none, nil
+	})
+	return err
 }
 
 // downloadsMax is the number of downloads at the same time.
@@ -212,49 +205,35 @@ const downloadsMax = 4
 
 // FindBackup returns a complete backup.
 func (s *Service) FindBackup(ctx context.Context, name string) (BackupRecord, error) {
-	ctx, end, err := s.beginBackup(ctx)
-	if err != nil {
-		return BackupRecord{}, err
-	}
-	defer end()
-	b, err := s.config.Backups.Find(ctx, name)
-	if err != nil {
-		return BackupRecord{}, s.backupError(err)
-	}
-	return newBackupRecord(b), nil
+	b, err := withBackups(ctx, s, func(ctx context.Context) (backup.Backup, error) {
+		return s.config.Backups.Find(ctx, name)
+	})
+	return newBackupRecord(b), err
 }
 
 // StartBackup starts a manual backup.
 func (s *Service) StartBackup(ctx context.Context, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, "", by, func(_ context.Context, _ string, by audit.Origin) (backup.Job, error) {
-		return s.config.Backups.MakeBackup(by)
-	})
+	return s.job(ctx, func(context.Context) (backup.Job, error) { return s.config.Backups.MakeBackup(by) })
 }
 
 // VerifyBackup starts a verification of a backup.
 func (s *Service) VerifyBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, name, by, s.config.Backups.Verify)
+	return s.job(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Verify(ctx, name, by) })
 }
 
 // DrillBackup starts a drill with a backup.
 func (s *Service) DrillBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, name, by, s.config.Backups.Drill)
+	return s.job(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Drill(ctx, name, by) })
 }
 
-func (s *Service) startJob(
-	ctx context.Context, name string, by audit.Origin,
-	start func(context.Context, string, audit.Origin) (backup.Job, error),
-) (BackupJob, error) {
-	ctx, end, err := s.beginBackup(ctx)
-	if err != nil {
-		return BackupJob{}, err
-	}
-	defer end()
-	j, err := start(ctx, name, by)
-	if err != nil {
-		return BackupJob{}, s.backupError(err)
-	}
-	return newBackupJob(j), nil
+// BackupJob returns a job.
+func (s *Service) BackupJob(ctx context.Context, id int64) (BackupJob, error) {
+	return s.job(ctx, func(context.Context) (backup.Job, error) { return s.config.Backups.Job(id) })
+}
+
+func (s *Service) job(ctx context.Context, do func(context.Context) (backup.Job, error)) (BackupJob, error) {
+	j, err := withBackups(ctx, s, do)
+	return newBackupJob(j), err
 }
 
 // BackupJobs returns the last jobs, the newest first.
@@ -269,37 +248,20 @@ func (s *Service) BackupJobs() ([]BackupJob, error) {
 	return jobs, nil
 }
 
-// BackupJob returns a job.
-func (s *Service) BackupJob(id int64) (BackupJob, error) {
-	if s.config.Backups == nil {
-		return BackupJob{}, errBackupsOff
-	}
-	j, err := s.config.Backups.Job(id)
-	if err != nil {
-		return BackupJob{}, s.backupError(err)
-	}
-	return newBackupJob(j), nil
-}
-
 // DeleteBackup removes a backup, complete or not.
 func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin) error {
-	ctx, end, err := s.beginBackup(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := s.config.Backups.Delete(ctx, name, by); err != nil {
-		return s.backupError(err)
-	}
-	return nil
+	_, err := withBackups(ctx, s, func(ctx context.Context) (none struct{}, err error) {
+		return none, s.config.Backups.Delete(ctx, name, by)
+	})
+	return err
 }
 
-// beginBackup is begin for an operation on backups.
-func (s *Service) beginBackup(ctx context.Context) (context.Context, func(), error) {
+// withBackups is run for an operation of the backup service.
+func withBackups[T any](ctx context.Context, s *Service, do func(context.Context) (T, error)) (none T, err error) {
 	if s.config.Backups == nil {
-		return nil, nil, errBackupsOff
+		return none, errBackupsOff
 	}
-	return s.begin(ctx)
+	return run(ctx, s, s.backupError, do)
 }
 
 var errBackupsOff = plant.Errorf(plant.CodeBackupsOff,

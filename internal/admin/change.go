@@ -13,20 +13,14 @@ import (
 const changeTimeMax = 10 * time.Second
 
 // change runs a change of the store. A disconnect of the client does not cancel it, so its outcome is known.
-func (s *Service) change(ctx context.Context, do func(context.Context) error) error {
-	ctx, end, err := s.begin(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	defer end()
-	ctx, cancel := context.WithTimeout(ctx, changeTimeMax)
+func change[T any](ctx context.Context, s *Service, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	if err = do(ctx); err == nil {
-		return nil
-	}
-	if answer, ok := errors.AsType[*plant.Error](err); ok {
-		return answer
-	}
+	return run(ctx, s, s.unchanged, do)
+}
+
+// unchanged returns the error of an operation after the engine did not confirm a change. It logs the cause.
+func (s *Service) unchanged(err error) error {
 	s.log.Warn("change for the operator failed", "error", err)
 	return &failure{storeAnswer(err, "nothing was changed because",
 		"the outcome of the change is unknown; read the state before you send the request again"), err}

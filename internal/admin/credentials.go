@@ -83,14 +83,9 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	if q.Kind != "" && !slices.Contains([]string{KindToken, KindSubject, KindJWT}, q.Kind) {
 		return page, plant.InvalidQuery("kind must be token, subject or jwt; got %.100q", q.Kind)
 	}
-	ctx, end, err := s.begin(ctx)
+	tokens, err := run(ctx, s, s.unreadable, s.engine.Tokens)
 	if err != nil {
 		return page, err
-	}
-	defer end()
-	tokens, err := s.engine.Tokens(ctx)
-	if err != nil {
-		return page, s.unreadable(err)
 	}
 	states := auth.States(tokens, time.Now())
 	for i, t := range tokens {
@@ -174,19 +169,16 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 	if err := auth.CheckName(n.Name); err != nil {
 		return m, plant.InvalidInput("%v", err)
 	}
-	err = s.change(ctx, func(ctx context.Context) (err error) {
+	return change(ctx, s, func(ctx context.Context) (Minted, error) {
 		t, secret := auth.NewToken(n.Name, n.Scopes, n.Lifetime)
-		switch t.ID, err = s.engine.CreateToken(ctx, t, by); {
-		case errors.Is(err, store.ErrNameTaken):
-			return plant.Errorf(plant.CodeNameTaken,
+		id, err := s.engine.CreateToken(ctx, t, by)
+		if errors.Is(err, store.ErrNameTaken) {
+			err = plant.Errorf(plant.CodeNameTaken,
 				"a valid token has the name %q; use another name, or rotate the token", n.Name)
-		case err != nil:
-			return err
 		}
-		m = Minted{Credential: newCredential(t, auth.StateValid), Secret: secret}
-		return nil
+		t.ID = id
+		return Minted{Credential: newCredential(t, auth.StateValid), Secret: secret}, err
 	})
-	return m, err
 }
 
 // Rotate replaces a token.
@@ -197,31 +189,26 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 	case r.Lifetime < 0 || r.Lifetime > LifetimeMax || r.Overlap < 0 || r.Overlap > LifetimeMax:
 		return m, plant.InvalidInput("the lifetime and the overlap must be at most 100 years")
 	}
-	err = s.change(ctx, func(ctx context.Context) (err error) {
+	return change(ctx, s, func(ctx context.Context) (Minted, error) {
 		t, secret := auth.NewToken(r.Name, 0, r.Lifetime)
 		stored, old, err := s.engine.RotateToken(ctx, t, r.Overlap, by)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return plant.Errorf(plant.CodeTokenNotFound,
-				"no valid token has the name %q; see the list of tokens", r.Name)
-		case err != nil:
-			return err
+		if errors.Is(err, store.ErrNotFound) {
+			err = plant.Errorf(plant.CodeTokenNotFound, "no valid token has the name %q; see the list of tokens", r.Name)
 		}
-		m = Minted{
+		m := Minted{
 			Credential: newCredential(stored, auth.StateValid), Secret: secret,
 			OldID: old.ID, OldEndsAt: t.CreatedAt.Add(r.Overlap),
 		}
 		if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(m.OldEndsAt) {
 			m.OldEndsAt = old.ExpiresAt
 		}
-		return nil
+		return m, err
 	})
-	return m, err
 }
 
 // Revoke revokes credentials and returns them by ascending id. The default issuer of a subject or a JWT is from the
 // settings.
-func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (revoked []Credential, err error) {
+func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (_ []Credential, err error) {
 	if r.Kind != auth.KindToken {
 		if r, err = s.checkIdentity(r); err != nil {
 			return nil, err
@@ -229,7 +216,7 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 	} else if auth.LooksLikeSecret(r.Tokens.Name) {
 		return nil, plant.InvalidInput("the name has the form of a secret")
 	}
-	err = s.change(ctx, func(ctx context.Context) (err error) {
+	return change(ctx, s, func(ctx context.Context) ([]Credential, error) {
 		tokens, err := s.revoke(ctx, r, by)
 		unrecorded, ok := errors.AsType[*store.Unrecorded](err)
 		switch {
@@ -238,19 +225,20 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 				s.config.Unrecorded(unrecorded)
 			}
 		case errors.Is(err, store.ErrNotFound):
-			return plant.Errorf(plant.CodeTokenNotFound, "no such token, or it is already revoked; see the list of tokens")
+			return nil, plant.Errorf(plant.CodeTokenNotFound,
+				"no such token, or it is already revoked; see the list of tokens")
 		case errors.Is(err, store.ErrTooManyJWTs), errors.Is(err, store.ErrTooManySubjects):
-			return plant.Errorf(plant.CodeRevocationsFull, "%v", err)
+			return nil, plant.Errorf(plant.CodeRevocationsFull, "%v", err)
 		case err != nil:
-			return err
+			return nil, err
 		}
 		slices.SortFunc(tokens, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+		var revoked []Credential
 		for _, t := range tokens {
 			revoked = append(revoked, newCredential(t, auth.StateRevoked))
 		}
-		return nil
+		return revoked, nil
 	})
-	return revoked, err
 }
 
 // checkIdentity returns a revocation of a subject or a JWT with its issuer.

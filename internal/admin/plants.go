@@ -11,19 +11,13 @@ import (
 
 // Plant returns the plant with an id.
 func (s *Service) Plant(ctx context.Context, id int64) (plant.Record, error) {
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return plant.Record{}, err
-	}
-	defer end()
-	r, err := s.engine.Get(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return r, plant.Errorf(plant.CodePlantNotFound, "the store has no plant with the id %d", id)
-	case err != nil:
-		return r, s.unreadable(err)
-	}
-	return r, nil
+	return run(ctx, s, s.unreadable, func(ctx context.Context) (plant.Record, error) {
+		r, err := s.engine.Get(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			err = plant.Errorf(plant.CodePlantNotFound, "the store has no plant with the id %d", id)
+		}
+		return r, err
+	})
 }
 
 // PageQuery selects a page of plants.
@@ -62,14 +56,11 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 	if _, tagged := q.Tag.Get(); tagged {
 		return s.taggedPage(ctx, q)
 	}
-	ctx, end, err := s.begin(ctx)
+	records, err := run(ctx, s, s.unreadable, func(ctx context.Context) ([]plant.Record, error) {
+		return s.engine.List(ctx, store.Query{From: from, Limit: q.Limit})
+	})
 	if err != nil {
 		return Page{}, err
-	}
-	defer end()
-	records, err := s.engine.List(ctx, store.Query{From: from, Limit: q.Limit})
-	if err != nil {
-		return Page{}, s.unreadable(err)
 	}
 	return pageOf(records, q.Limit), nil
 }

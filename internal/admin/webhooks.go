@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"plantstore/internal/audit"
@@ -50,18 +51,13 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 	if err != nil {
 		return page, err
 	}
-	ctx, end, err := s.begin(ctx)
+	all, err := run(ctx, s, s.unreadable, s.engine.Webhooks)
 	if err != nil {
 		return page, err
 	}
-	defer end()
-	all, err := s.engine.Webhooks(ctx)
+	totals, at, err := s.outboxTotals(ctx)
 	if err != nil {
-		return page, s.unreadable(err)
-	}
-	totals, at, err := s.totals.get(ctx, s.engine)
-	if err != nil {
-		return page, s.unreadable(err)
+		return page, err
 	}
 	page.CountedAt = at.UTC()
 	deliveries := s.Deliveries()
@@ -85,29 +81,26 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 // outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
 // wait for a running count use its result.
 type outboxTotals struct {
-	slot   chan struct{} // full while a goroutine uses the fields below
+	mu     sync.Mutex // guards the fields below, even while one goroutine counts
 	totals map[int64]store.OutboxTotals
 	at     time.Time // start of the count; the zero value: no count is valid
 	took   time.Duration
 }
 
-// get returns the totals, and the time of their count.
-func (o *outboxTotals) get(ctx context.Context, from Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
+// outboxTotals returns the totals, and the time of their count.
+func (s *Service) outboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, time.Time, error) {
 	const (
 		ageMax = time.Second
 		share  = 50 // counts run for at most a fiftieth of the time
 	)
-	select {
-	case o.slot <- struct{}{}:
-	case <-ctx.Done():
-		return nil, time.Time{}, ctx.Err()
-	}
-	defer func() { <-o.slot }()
+	o := &s.totals
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if time.Since(o.at) < max(ageMax, share*o.took) {
 		return o.totals, o.at, nil
 	}
 	start := time.Now()
-	totals, err := from.OutboxTotals(ctx)
+	totals, err := run(ctx, s, s.unreadable, s.engine.OutboxTotals)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -115,11 +108,11 @@ func (o *outboxTotals) get(ctx context.Context, from Outbox) (map[int64]store.Ou
 	return o.totals, o.at, nil
 }
 
-// expire makes the next call of get count again, after a change of the outbox.
+// expire makes the next request count again, after a change of the outbox.
 func (o *outboxTotals) expire() {
-	o.slot <- struct{}{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.at = time.Time{}
-	<-o.slot
 }
 
 // DeadLetterPage is a page of dead letters, in the order of webhook and plant.
@@ -158,14 +151,11 @@ func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage,
 		}
 		from.Webhook, from.Plant = id, plantID
 	}
-	ctx, end, err := s.begin(ctx)
+	letters, err := run(ctx, s, s.unreadable, func(ctx context.Context) ([]store.DeadLetter, error) {
+		return s.engine.DeadLetters(ctx, from)
+	})
 	if err != nil {
 		return page, err
-	}
-	defer end()
-	letters, err := s.engine.DeadLetters(ctx, from)
-	if err != nil {
-		return page, s.unreadable(err)
 	}
 	for _, d := range letters {
 		page.DeadLetters = append(page.DeadLetters, newDeadLetter(d))
@@ -199,12 +189,8 @@ func (s *Service) DropDead(
 func (s *Service) changeDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 	do func(context.Context, store.DeadSelector, audit.Origin) (int64, error),
-) (result DeadLettersChanged, err error) {
+) (DeadLettersChanged, error) {
 	defer s.totals.expire()
-	err = s.change(ctx, func(ctx context.Context) (err error) {
-		result.DeadLetters, err = do(ctx, selector, by)
-		return err
-	})
-	result.More = result.DeadLetters == store.DeadBatch
-	return result, err
+	n, err := change(ctx, s, func(ctx context.Context) (int64, error) { return do(ctx, selector, by) })
+	return DeadLettersChanged{DeadLetters: n, More: n == store.DeadBatch}, err
 }

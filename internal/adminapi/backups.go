@@ -35,7 +35,7 @@ func (a *API) getJob(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.service.BackupJob(id)
+	return a.service.BackupJob(c.Context(), id)
 }
 
 func (a *API) downloadBackup(c *call) error {
