@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -31,7 +33,7 @@ type AuditPage struct {
 
 // AuditEntry is an entry of the audit log.
 type AuditEntry struct {
-	audit.Entry       // with the sequence number only if it is damaged
+	audit.Entry       // only its sequence number is valid if it is damaged
 	Damage      error // why the row is no entry; nil if it is one
 }
 
@@ -63,83 +65,69 @@ func (e *AuditEntry) UnmarshalJSON(text []byte) (err error) {
 }
 
 // Audit returns a page of the audit log. It does not verify the chain.
-func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
-	page.Entries = []AuditEntry{}
+func (s *Service) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 	at, err := parseIDCursor(q.Cursor)
 	if err != nil {
-		return page, err
+		return AuditPage{}, err
 	}
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return page, err
+	if q.Cursor == "" && !q.Oldest {
+		at = math.MaxInt64
 	}
-	defer end()
-	ends, err := s.engine.AuditEnds(ctx)
-	if err != nil {
-		return page, s.unreadable(err)
-	}
-	page.Head = ends.Head
-	switch first := ends.Anchor.Sequence + 1; {
-	case q.Oldest: // a cursor may name pruned entries, or, if it is not of this log, any number
-		at = max(at, first)
-	case q.Cursor == "":
-		at = ends.Head.Sequence
-	default:
-		at = min(max(at, first-1), ends.Head.Sequence)
-	}
-	for until := time.Now().Add(pageTimeMax); ; {
-		rows, next, err := s.auditRows(ctx, at, ends, q.Oldest)
-		if err != nil {
-			return page, s.unreadable(err)
-		}
-		for _, row := range rows {
-			e, damage := row.Entry()
-			if damage != nil {
-				e = audit.Entry{Sequence: row.Sequence}
-			} else if e.Time.Before(q.Since) || !e.IsBy(q.Actor) {
-				continue
-			}
-			if len(page.Entries) == q.Limit {
-				page.Next = newCursor(row.Sequence, "")
-				return page, nil
-			}
-			page.Entries = append(page.Entries, AuditEntry{e, damage})
-		}
-		switch at = next; {
-		case at == 0:
-			return page, nil
-		case time.Now().After(until):
-			page.Next = newCursor(at, "")
-			return page, nil
-		}
-	}
+	return run(ctx, s, s.unreadable, func(ctx context.Context) (AuditPage, error) { return s.auditPage(ctx, q, at) })
 }
 
-// auditRows returns the rows from a sequence number on, up or down, and the number at which the next call continues; 0:
-// there are no further rows.
-func (s *Service) auditRows(
-	ctx context.Context, at int64, ends audit.Ends, oldest bool,
-) (rows []audit.Row, next int64, err error) {
-	const rowsOfRead = 500
-	after := max(at-1, ends.Anchor.Sequence)
-	if !oldest {
-		after = max(at-rowsOfRead, ends.Anchor.Sequence)
+// auditPage returns the page of a query that starts at a sequence number, which may be that of no entry.
+func (s *Service) auditPage(ctx context.Context, q AuditQuery, at int64) (page AuditPage, err error) {
+	const timeMax = 10 * time.Second // the head of a damaged log can be far beyond its last row
+	ctx, cancel := context.WithTimeout(ctx, timeMax)
+	defer cancel()
+	ends, err := s.engine.AuditEnds(ctx)
+	if err != nil {
+		return page, err
 	}
-	if rows, err = s.engine.AuditRows(ctx, after, rowsOfRead); err != nil {
-		return nil, 0, err
+	page.Entries, page.Head = []AuditEntry{}, ends.Head
+	read := func(after int64, limit int) ([]audit.Row, error) { return s.engine.AuditRows(ctx, after, limit) }
+	rows := rowsDown(min(at, ends.Head.Sequence), ends.Anchor.Sequence, read)
+	if q.Oldest {
+		rows = audit.Rows(max(at, ends.Anchor.Sequence+1)-1, read)
 	}
-	if oldest {
-		if len(rows) == rowsOfRead {
-			next = rows[len(rows)-1].Sequence + 1
+	until := time.Now().Add(pageTimeMax)
+	for row, err := range rows {
+		if err != nil {
+			return page, err
 		}
-		return rows, next, nil
+		e, damage := row.Entry()
+		selected := damage != nil || !e.Time.Before(q.Since) && e.IsBy(q.Actor)
+		if selected && len(page.Entries) == q.Limit || time.Now().After(until) {
+			page.Next = newCursor(row.Sequence, "")
+			return page, nil
+		}
+		if selected {
+			page.Entries = append(page.Entries, AuditEntry{e, damage})
+		}
 	}
-	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Sequence > at })
-	slices.Reverse(rows)
-	if after > ends.Anchor.Sequence {
-		next = after
+	return page, nil
+}
+
+// rowsDown returns the rows from a sequence number down to the one after the anchor. read is as for audit.Rows.
+func rowsDown(
+	at, anchor int64, read func(after int64, limit int) ([]audit.Row, error),
+) iter.Seq2[audit.Row, error] {
+	const pageRows = 100
+	return func(yield func(audit.Row, error) bool) {
+		for at := at; at > anchor; at -= pageRows {
+			rows, err := read(max(at-pageRows, anchor), pageRows)
+			if err != nil {
+				yield(audit.Row{}, err)
+				return
+			}
+			for _, row := range slices.Backward(rows) {
+				if row.Sequence <= at && !yield(row, nil) {
+					return
+				}
+			}
+		}
 	}
-	return rows, next, nil
 }
 
 // AuditVerification is the result of a verification of the audit log, in the form of the API and of audit verify
@@ -155,27 +143,24 @@ type AuditVerification struct {
 
 // VerifyAudit verifies the audit log, and that it contains an expected entry; every log contains the zero value.
 func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v AuditVerification, err error) {
-	ctx, end, err := s.begin(ctx)
+	s.verifying.Lock()
+	defer s.verifying.Unlock()
+	var fault *audit.Fault
+	ends, err := run(ctx, s, s.unreadable, func(ctx context.Context) (audit.Ends, error) {
+		ends, err := store.VerifyAudit(ctx, s.engine, expected)
+		switch {
+		case errors.As(err, &fault):
+			return ends, nil
+		case errors.Is(err, store.ErrAuditPruned):
+			return ends, plant.InvalidQuery("%v", err)
+		}
+		return ends, err
+	})
 	if err != nil {
 		return v, err
 	}
-	defer end()
-	select {
-	case s.verifying <- struct{}{}:
-		defer func() { <-s.verifying }()
-	case <-ctx.Done():
-		return v, s.unreadable(ctx.Err())
-	}
-	ends, err := store.VerifyAudit(ctx, s.engine, expected)
-	fault, damaged := errors.AsType[*audit.Fault](err)
-	switch {
-	case errors.Is(err, store.ErrAuditPruned):
-		return v, plant.InvalidQuery("%v", err)
-	case err != nil && !damaged:
-		return v, s.unreadable(err)
-	}
 	v = AuditVerification{
-		DB: s.config.DB, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence, Fault: fault,
+		DB: s.config.DB, Whole: fault == nil, Entries: ends.Head.Sequence - ends.Anchor.Sequence, Fault: fault,
 	}
 	if v.Entries > 0 {
 		v.First = ends.Anchor.Sequence + 1
