@@ -10,22 +10,17 @@ import (
 	"plantstore/internal/store"
 )
 
-// Engine is the part of an engine that the operations use. It returns the errors of package store.
+// Engine is the part of an engine that the operations use. It returns the errors of package store. A change of the
+// credentials appends an entry to the audit log, in the same transaction.
 type Engine interface {
-	Plants
-	Credentials
-	AuditLog
-	Outbox
+	store.AuditReader
 
 	// State is as in writepath.Engine.
 	State(ctx context.Context) (store.State, error)
 
 	// Durability is as in writepath.Engine.
 	Durability() store.Durability
-}
 
-// Plants reads the plants of a store, and stores the plants of an import.
-type Plants interface {
 	// Get returns the plant with that id, or store.ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 
@@ -39,13 +34,6 @@ type Plants interface {
 	// engine, and the Scanned is valid only until visit returns.
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 
-	// Insert is as in writepath.Engine.
-	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
-}
-
-// Credentials changes the credentials of a store. Each change appends an entry to the audit log, in the same
-// transaction.
-type Credentials interface {
 	// Tokens is as in writepath.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
@@ -75,11 +63,6 @@ type Credentials interface {
 	// again. It keeps the row with the highest id, so that no id is used twice. It needs the right to delete tokens, which
 	// a server does not need.
 	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
-}
-
-// AuditLog is the audit log of a store.
-type AuditLog interface {
-	store.AuditReader
 
 	// AppendAudit appends entries in one transaction. It works even while a move makes the store read-only, unless the
 	// move fills the store.
@@ -88,10 +71,7 @@ type AuditLog interface {
 	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it. It returns 0 if they
 	// are removed already. The error wraps store.ErrAuditFault if the log has no such entry.
 	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
-}
 
-// Outbox is the part of an outbox that the operator sees and changes.
-type Outbox interface {
 	// Webhooks is as in webhook.Outbox.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
 

@@ -55,9 +55,6 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	if s.config.Store == nil {
-		return s.engine.Insert(within, batch)
-	}
 	return s.config.Store.Import(within, batch)
 }
 

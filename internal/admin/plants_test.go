@@ -10,6 +10,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 const wait = time.Minute // timeout of every wait; a wait that succeeds is short
@@ -38,6 +39,10 @@ func open(t *testing.T, c admin.Config, plants ...store.Create) (service *admin.
 		}
 	}
 	c.Engine = engine
+	if c.Store, err = writepath.New(t.Context(), writepath.Config{Engine: engine}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Store.Close)
 	if service, err = admin.New(c); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type Store interface {
 	// Tokens is as in writepath.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
-	// AppendAudit is as in admin.AuditLog.
+	// AppendAudit is as in admin.Engine.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// Plants returns plants with ids between from and to, both included, by
