@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", writepath, "internal/backup",
-		"internal/webhook", "internal/dump", "internal/importer",
+		"internal/webhook", "internal/dump", "internal/importer", backupfile,
 	},
 	"internal/adminapi": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", writepath, "internal/server", "internal/admin",

@@ -58,7 +58,7 @@ func (p *program) makeOn(ctx context.Context, r *remote.Server) (admin.BackupJob
 func (p *program) receive(
 	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, o *backupOptions,
 ) (err error) {
-	m := backupfile.Manifest(*job.Manifest)
+	m := *job.Manifest
 	if to == terminal.StreamName {
 		if err := p.download(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // BackupPage is a page of backups, the newest first.
@@ -66,18 +67,7 @@ type BackupJob struct {
 	Faults    []string  `json:"faults,omitempty"`
 	Error     string    `json:"error,omitempty"` // why the job failed
 
-	Manifest *BackupManifest `json:"manifest,omitempty"` // nil until it is known
-}
-
-// BackupManifest is the manifest of a backup.
-type BackupManifest struct {
-	Format  int       `json:"format"`
-	MadeAt  time.Time `json:"made_at"`
-	Store   string    `json:"store"`
-	Commits int64     `json:"commits"`
-	Plants  int64     `json:"plants"`
-	Bytes   int64     `json:"bytes"`
-	SHA256  string    `json:"sha256"`
+	Manifest *backupfile.Manifest `json:"manifest,omitempty"` // nil until it is known
 }
 
 // The states of a job.
@@ -100,8 +90,7 @@ func newBackupJob(j backup.Job) BackupJob {
 		job.State, job.Error = JobFailed, j.Err.Error()
 	}
 	if j.Manifest.Store != "" {
-		m := BackupManifest(j.Manifest)
-		job.Manifest = &m
+		job.Manifest = &j.Manifest
 	}
 	return job
 }
