@@ -58,15 +58,10 @@ const (
 
 // counting is the state of the counts of a service.
 type counting struct {
-	mu      sync.Mutex
-	last    *Counts       // nil: none yet; the value does not change; guarded by mu
-	running *runningCount // nil: none; guarded by mu
-}
+	running atomic.Pointer[CountProgress] // nil: none; the value does not change
 
-type runningCount struct {
-	since time.Time
-	rows  atomic.Int64
-	of    atomic.Pointer[int64] // nil: unknown
+	mu   sync.Mutex // held by the start and the end of a count
+	last *Counts    // nil: none yet; the value does not change; guarded by mu
 }
 
 // Counts returns the counts in memory; nil before the first. If they are older than maxAge and no count runs, it starts
@@ -75,15 +70,12 @@ func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProg
 	c := &s.counting
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running == nil && (c.last == nil || time.Since(c.last.At) > maxAge) {
+	if c.running.Load() == nil && (c.last == nil || time.Since(c.last.At) > maxAge) {
 		if err := s.startCount(); err != nil {
 			return nil, nil, err
 		}
 	}
-	if r := c.running; r != nil {
-		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: r.of.Load()}
-	}
-	return c.last, running, nil
+	return c.last, c.running.Load(), nil
 }
 
 // startCount starts a count. The caller has locked counting.mu.
@@ -92,36 +84,38 @@ func (s *Service) startCount() error {
 	if err != nil {
 		return err
 	}
-	r := &runningCount{since: time.Now()}
-	s.counting.running = r
+	c, progress := &s.counting, CountProgress{Since: time.Now().UTC()}
+	c.running.Store(&progress)
 	go func() { // ends with the table, or with Close, which waits for it
 		defer end()
-		counts, err := s.count(ctx, r)
+		counts, err := s.count(ctx, progress)
 		if err != nil {
 			_ = s.unreadable(err)
 		}
-		s.counting.mu.Lock()
-		defer s.counting.mu.Unlock()
-		s.counting.running = nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running.Store(nil)
 		if err == nil {
-			s.counting.last = counts
+			c.last = counts
 		}
 	}()
 	return nil
 }
 
 // count counts all plants.
-func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
-	r.of.Store(s.plants(ctx))
+func (s *Service) count(ctx context.Context, progress CountProgress) (*Counts, error) {
+	progress.Of = s.plants(ctx)
 	t := tally{tags: map[string]*int64{}, days: map[int64]int64{}, exact: true}
 	for c, err := range s.scan(ctx, firstID, t.add) {
 		if err != nil {
 			return nil, err
 		}
-		r.rows.Add(int64(c.rows))
+		progress.Rows += int64(c.rows)
+		now := progress
+		s.counting.running.Store(&now)
 	}
 	counts := t.counts()
-	counts.At, counts.TookMS = r.since.UTC(), time.Since(r.since).Milliseconds()
+	counts.At, counts.TookMS = progress.Since, time.Since(progress.Since).Milliseconds()
 	return counts, nil
 }
 
@@ -131,7 +125,7 @@ type tally struct {
 
 	tags  map[string]*int64
 	exact bool            // no tag was removed from tags
-	days  map[int64]int64 // by days since 1970
+	days  map[int64]int64 // by the start of the day in Unix time
 }
 
 func (t *tally) add(p *store.Scanned) {
@@ -170,16 +164,12 @@ func (t *tally) prune() {
 }
 
 func (t *tally) addDay(microseconds int64) {
-	const day = int64(24 * time.Hour / time.Microsecond)
-	n := microseconds / day
-	if microseconds%day < 0 { // before 1970
-		n--
-	}
-	if _, ok := t.days[n]; !ok && len(t.days) == daysMax {
+	day := time.UnixMicro(microseconds).Truncate(24 * time.Hour).Unix()
+	if _, ok := t.days[day]; !ok && len(t.days) == daysMax {
 		t.otherDays++
 		return
 	}
-	t.days[n]++
+	t.days[day]++
 }
 
 // sortedTags returns the tags by descending number, and then by tag.
@@ -205,9 +195,8 @@ func (t *tally) counts() *Counts {
 		}
 		c.Tags = slices.Clone(c.Tags[:TagsMax])
 	}
-	for _, n := range slices.Sorted(maps.Keys(t.days)) {
-		day := time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC()
-		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), t.days[n]})
+	for _, day := range slices.Sorted(maps.Keys(t.days)) {
+		c.Days = append(c.Days, DayCount{time.Unix(day, 0).UTC().Format(time.DateOnly), t.days[day]})
 	}
 	return c
 }
