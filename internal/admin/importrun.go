@@ -90,16 +90,11 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 		fault.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid)
 }
 
-// trim removes the oldest imports that have ended. The caller has locked mu.
+// trim removes the oldest import that has ended if there are too many. The caller has locked mu.
 func (l *imports) trim() {
-	ended := 0
-	for i := len(l.list) - 1; i >= 0; i-- {
-		if l.list[i].state.State == JobRunning {
-			continue
-		}
-		if ended++; ended > importsKept {
-			l.list = slices.Delete(l.list, i, i+1)
-		}
+	ended := slices.IndexFunc(l.list, func(j *importJob) bool { return j.state.State != JobRunning })
+	if len(l.list) > importsKept && ended >= 0 {
+		l.list = slices.Delete(l.list, ended, ended+1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -67,7 +68,7 @@ const ImportCanceled = "canceled"
 // The limits of imports.
 const (
 	importsMax      = 2  // at the same time, and one of each credential
-	importsKept     = 10 // ended ones, with their rejects
+	importsKept     = 10 // with their rejects
 	importTimeMax   = 12 * time.Hour
 	importRowMax    = 2 << 20 // bytes of a row
 	importPlantMax  = 1 << 20 // bytes of a plant as JSON
@@ -81,7 +82,7 @@ const (
 // imports are the imports of a server.
 type imports struct {
 	mu      sync.Mutex
-	list    []*importJob // oldest first: the running ones and at most importsKept others; guarded by mu
+	list    []*importJob // oldest first; at most importsKept, and one more for each that runs; guarded by mu
 	retired bool         // no more imports start; guarded by mu
 }
 
@@ -106,7 +107,7 @@ var (
 // ends with a *plant.Error as its cause. Any other end of ctx is ignored, because net/http cancels the context of a
 // request before the reader of its body returns the reason. The plants that are stored by then stay, and the same
 // import can run again. The Import has an id if the import has started.
-func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
+func (s *Service) Import(ctx context.Context, n NewImport) (i Import, err error) {
 	if err := n.check(); err != nil {
 		return Import{}, err
 	}
@@ -129,15 +130,9 @@ func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err != nil {
 		return Import{}, err
 	}
-	ended := false
-	defer func() {
-		if !ended { // a panic, which the server logs with the request
-			_, _ = s.endImport(ctx, j, n.By, errImportPanic)
-		}
-	}()
-	err = s.runImport(ctx, j, n)
-	ended = true
-	return s.endImport(ctx, j, n.By, err)
+	err = errImportPanic // unless runImport returns; the server logs a panic with the request
+	defer func() { i, err = s.endImport(ctx, j, n.By, err) }()
+	return i, s.runImport(ctx, j, n)
 }
 
 // importID matches the ids of imports, which are segments of paths.
@@ -151,14 +146,11 @@ func (n *NewImport) check() error {
 	if len(n.Name) > fileNameBytesMax {
 		return plant.InvalidQuery("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax)
 	}
-	if n.Format == "" {
-		format, _, ok := dump.DetectPath(n.Name)
-		if !ok {
-			return plant.InvalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
-		}
-		n.Format = format
+	detected, _, ok := dump.DetectPath(n.Name)
+	if n.Format == "" && !ok {
+		return plant.InvalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
 	}
-	format, err := dump.ParseFormat(string(n.Format))
+	format, err := dump.ParseFormat(string(cmp.Or(n.Format, detected)))
 	if err != nil {
 		return plant.InvalidQuery("%.200v", err)
 	}
