@@ -30,12 +30,6 @@ type Webhook struct {
 	Deliveries *webhook.Status `json:"deliveries,omitempty"` // nil: this server does not deliver to it
 }
 
-func newWebhook(w store.Webhook, t store.OutboxTotals) Webhook {
-	return Webhook{
-		ID: w.ID, Address: w.Address(), Active: w.Active, Pending: t.Pending, OldestAt: t.Oldest.UTC(), Dead: t.Dead,
-	}
-}
-
 // Deliveries returns the state of the deliveries of this server by the id of the webhook. It does not read the store.
 func (s *Service) Deliveries() map[int64]webhook.Status {
 	if s.config.Deliveries == nil {
@@ -62,9 +56,12 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 	page.CountedAt = at.UTC()
 	deliveries := s.Deliveries()
 	for _, w := range all {
-		one := newWebhook(w, totals[w.ID])
-		if w.ID < from || !one.Active && one.Dead == 0 {
+		t := totals[w.ID]
+		if w.ID < from || !w.Active && t.Dead == 0 {
 			continue
+		}
+		one := Webhook{
+			ID: w.ID, Address: w.Address(), Active: w.Active, Pending: t.Pending, OldestAt: t.Oldest.UTC(), Dead: t.Dead,
 		}
 		if status, ok := deliveries[w.ID]; ok {
 			if time.Now().After(status.PausedUntil) {
@@ -132,13 +129,6 @@ type DeadLetter struct {
 	Reason    string    `json:"reason,omitempty"`
 }
 
-func newDeadLetter(d store.DeadLetter) DeadLetter {
-	return DeadLetter{
-		WebhookID: d.Webhook, Address: store.Webhook{URL: d.URL}.Address(), PlantID: d.Plant,
-		Since: d.Since.UTC(), DeadAt: d.DeadAt.UTC(), Attempts: d.Attempts, Reason: d.Reason,
-	}
-}
-
 // DeadLetters returns a page of dead letters.
 func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage, error) {
 	page := DeadLetterPage{DeadLetters: []DeadLetter{}}
@@ -158,7 +148,10 @@ func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage,
 		return page, err
 	}
 	for _, d := range letters {
-		page.DeadLetters = append(page.DeadLetters, newDeadLetter(d))
+		page.DeadLetters = append(page.DeadLetters, DeadLetter{
+			WebhookID: d.Webhook, Address: store.WebhookAddress(d.URL), PlantID: d.Plant,
+			Since: d.Since.UTC(), DeadAt: d.DeadAt.UTC(), Attempts: d.Attempts, Reason: d.Reason,
+		})
 	}
 	page.DeadLetters, page.Next = cut(page.DeadLetters, q.Limit, func(last DeadLetter) string {
 		return newCursor(last.WebhookID, strconv.FormatInt(last.PlantID, 10))
