@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -53,8 +54,8 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 		}
 		from = *q.After + 1
 	}
-	if _, tagged := q.Tag.Get(); tagged {
-		return s.taggedPage(ctx, q)
+	if _, tagged := q.Tag.Get(); tagged { // reads all plants, because the table has no index of tags
+		return s.foundPage(ctx, SearchQuery{Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit, timeMax: pageTimeMax})
 	}
 	records, err := run(ctx, s, s.unreadable, func(ctx context.Context) ([]plant.Record, error) {
 		return s.engine.List(ctx, store.Query{From: from, Limit: q.Limit})
@@ -78,28 +79,15 @@ func pageOf(records []plant.Record, limit int) Page {
 	return page
 }
 
-// errEnough ends the search for a page.
-var errEnough = errors.New("the page has taken long enough")
-
-// taggedPage returns a page of the plants with a tag. It reads all plants, because the table has no index of tags.
-func (s *Service) taggedPage(ctx context.Context, q PageQuery) (page Page, err error) {
-	started := time.Now()
-	query := SearchQuery{Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit}
-	end, err := s.Search(ctx, query, func(p SearchProgress) error {
-		page.Plants = append(page.Plants, p.Hits...)
-		if time.Since(started) >= pageTimeMax {
-			return errEnough
-		}
+// foundPage returns the hits of a search.
+func (s *Service) foundPage(ctx context.Context, q SearchQuery) (Page, error) {
+	var found []plant.Record
+	end, err := s.Search(ctx, q, func(p SearchProgress) error {
+		found = append(found, p.Hits...)
 		return nil
 	})
-	switch {
-	case err != nil && !errors.Is(err, errEnough):
+	if err := cmp.Or(err, end.fault); err != nil {
 		return Page{}, err
-	case end.Reason == Failed:
-		return Page{}, end.fault
-	case end.Reason == Shutdown:
-		return Page{}, errShutdown
 	}
-	page.Next = end.Next
-	return page, nil
+	return Page{Plants: found, Next: end.Next}, nil
 }

@@ -20,6 +20,8 @@ type SearchQuery struct {
 	Tag    plant.Tag // only plants with exactly this tag; the zero value: every plant
 	Cursor string    // SearchEnd.Next of an earlier search, to continue it; empty: the first plant
 	Limit  int       // hits after which the search ends, from 1 to SearchMax
+
+	timeMax time.Duration // after which the search ends as at its limit; 0: no limit
 }
 
 // SearchProgress is a part of the result of a search.
@@ -37,7 +39,7 @@ type SearchEnd struct {
 	Took   time.Duration
 	Next   string // cursor with which another search continues; empty if the search is complete
 
-	fault error // of Failed
+	fault error // of Shutdown and Failed
 }
 
 // EndReason is the reason why a search ended.
@@ -80,7 +82,7 @@ func (s *Service) Search(
 	case err == nil || ctx.Err() != nil:
 		return run.end, errors.Join(err, ctx.Err())
 	case s.ctx.Err() != nil:
-		run.end.Reason = Shutdown
+		run.end.Reason, run.end.fault = Shutdown, errShutdown
 	case errors.Is(err, errReport):
 		return run.end, err
 	default:
@@ -137,6 +139,9 @@ func (r *search) scan(ctx context.Context, from int64) error {
 			if err := r.send(); err != nil {
 				return err
 			}
+		}
+		if r.query.timeMax > 0 && time.Since(r.started) >= r.query.timeMax {
+			r.end.Reason = Limited
 		}
 		if r.end.Reason == Limited {
 			return nil
