@@ -25,27 +25,26 @@ func (a *API) searchPlants(c *call) error {
 // SendSearch responds with the lines of a search as NDJSON, as soon as it has them, or to HEAD with the headers only. A
 // disconnect ends the search. If it returns an error, it has written nothing.
 func (a *API) SendSearch(w http.ResponseWriter, r *http.Request, q admin.SearchQuery) error {
-	out := &searchWriter{to: a.Stream(r.Context(), w)}
+	w.Header().Set("Content-Type", ndjsonType)
 	if r.Method == http.MethodHead {
-		out.start()
+		w.WriteHeader(http.StatusOK)
 		return nil
 	}
+	out := searchWriter{to: a.Stream(r.Context(), w)}
 	end, err := a.service.Search(r.Context(), q, out.progress)
-	if err == nil {
-		err = out.end(end)
+	if out.progressAt.IsZero() { // the search has not started
+		return err
 	}
-	if out.started { // an error means that the client has disconnected
-		return nil
+	if err == nil { // otherwise the client has disconnected
+		_ = out.send(appendLine(nil, endLine{"end", end.Reason, end.Hits, end.Rows, end.Took.Milliseconds(), end.Next}))
 	}
-	return err
+	return nil
 }
 
 // searchWriter writes the lines of a search.
 type searchWriter struct {
 	to         *Stream
-	started    bool
-	lines      []byte
-	progressAt time.Time // the last progress line
+	progressAt time.Time // the last progress line; zero before the first one
 }
 
 type progressLine struct {
@@ -63,45 +62,28 @@ type endLine struct {
 	Next   string          `json:"next,omitempty"`
 }
 
-func (s *searchWriter) start() {
-	s.started = true
-	header := s.to.Header()
-	header.Set("Content-Type", ndjsonType)
-	header.Set("Cache-Control", "no-store")
-	s.to.WriteHeader(http.StatusOK)
-}
-
 // progress writes the hits, and a progress line every admin.ProgressEvery.
 func (s *searchWriter) progress(p admin.SearchProgress) error {
-	s.lines = s.lines[:0]
+	var lines []byte
 	for _, hit := range p.Hits {
-		s.lines = append(s.lines, `{"type":"hit","plant":`...)
-		s.lines = append(hit.AppendJSON(s.lines), '}', '\n')
+		lines = append(lines, `{"type":"hit","plant":`...)
+		lines = append(hit.AppendJSON(lines), '}', '\n')
 	}
 	if time.Since(s.progressAt) >= admin.ProgressEvery {
 		s.progressAt = time.Now()
-		s.add(progressLine{Type: "progress", Rows: p.Rows, Of: p.Of})
+		lines = appendLine(lines, progressLine{Type: "progress", Rows: p.Rows, Of: p.Of})
 	}
-	return s.send()
+	return s.send(lines)
 }
 
-func (s *searchWriter) end(e admin.SearchEnd) error {
-	s.lines = s.lines[:0]
-	s.add(endLine{"end", e.Reason, e.Hits, e.Rows, e.Took.Milliseconds(), e.Next})
-	return s.send()
-}
-
-func (s *searchWriter) add(line any) {
+func appendLine(lines []byte, line any) []byte {
 	text, _ := json.Marshal(line) // cannot fail for these types
-	s.lines = append(append(s.lines, text...), '\n')
+	return append(append(lines, text...), '\n')
 }
 
 // send sends the lines to the client.
-func (s *searchWriter) send() error {
-	if !s.started {
-		s.start()
-	}
-	if _, err := s.to.Write(s.lines); err != nil {
+func (s *searchWriter) send(lines []byte) error {
+	if _, err := s.to.Write(lines); err != nil {
 		return err
 	}
 	return s.to.control.Flush()
