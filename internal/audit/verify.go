@@ -53,43 +53,37 @@ func (f *Fault) Unwrap() error { return f.Kind }
 // Verify checks that the rows are a complete chain between the ends. The rows are all rows of a log, by ascending
 // sequence number. The error is a *Fault, or comes from the rows.
 func Verify(ends Ends, rows iter.Seq2[Row, error]) error {
-	v := verifier{last: ends.Anchor}
+	last, lastAt := ends.Anchor, time.Time{}
+	pruned := ends.Anchor == Link{} // or a row says that the entries up to the anchor were pruned
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		if fault := v.add(row, ends); fault != nil {
+		switch next := last.Sequence + 1; {
+		case row.Sequence < next:
+			return newFault(row.Sequence, time.Time{}, ErrAdded, "entries up to %d were pruned", last.Sequence)
+		case next > ends.Head.Sequence:
+			return newFault(row.Sequence, time.Time{}, ErrAdded, "the newest entry is %d", ends.Head.Sequence)
+		case row.Sequence > next:
+			return newFault(next, lastAt, ErrMissing, "the next entry is %d", row.Sequence)
+		}
+		e, fault := row.check(last)
+		if fault != nil {
 			return fault
 		}
+		last, lastAt = row.Link(), e.Time
+		pruned = pruned || e.prunes(ends.Anchor)
 	}
-	if fault := v.end(ends); fault != nil {
-		return fault
-	}
-	return nil
-}
-
-// verifier is the state of Verify after a row.
-type verifier struct {
-	last   Link
-	lastAt time.Time // zero before the first row
-	pruned bool      // a row says that the entries up to the anchor were pruned
-}
-
-// add checks that a row follows the last one.
-func (v *verifier) add(row Row, ends Ends) *Fault {
-	next := v.last.Sequence + 1
 	switch {
-	case row.Sequence < next:
-		return newFault(row.Sequence, time.Time{}, ErrAdded, "entries up to %d were pruned", v.last.Sequence)
-	case next > ends.Head.Sequence:
-		return newFault(row.Sequence, time.Time{}, ErrAdded, "the newest entry is %d", ends.Head.Sequence)
-	case row.Sequence > next:
-		return newFault(next, v.lastAt, ErrMissing, "the next entry is %d", row.Sequence)
+	case last == ends.Head && pruned:
+		return nil
+	case last == ends.Head: // an engine prunes and appends the entry in one transaction
+		return newFault(ends.Anchor.Sequence, time.Time{}, ErrMissing,
+			"no entry says that the entries up to %d were pruned", ends.Anchor.Sequence)
+	case last.Sequence < ends.Head.Sequence:
+		return newFault(last.Sequence+1, lastAt, ErrMissing, "the newest entry must be %d", ends.Head.Sequence)
 	}
-	e, fault := row.check(v.last)
-	v.last, v.lastAt = row.Link(), e.Time
-	v.pruned = v.pruned || e.prunes(ends.Anchor)
-	return fault
+	return newFault(last.Sequence, lastAt, ErrChanged, "its hash differs from the head %s", ends.Head)
 }
 
 // PrunedTo returns the details of a Prune event that name the newest pruned entry.
@@ -132,20 +126,6 @@ func (r Row) check(last Link) (Entry, *Fault) {
 		return e, nil
 	}
 	return e, &Fault{r.Sequence, e.Time, kind, reason}
-}
-
-// end checks that the last row is the head.
-func (v *verifier) end(ends Ends) *Fault {
-	switch {
-	case v.last == ends.Head && (v.pruned || ends.Anchor == Link{}):
-		return nil
-	case v.last == ends.Head: // an engine prunes and appends the entry in one transaction
-		return newFault(ends.Anchor.Sequence, time.Time{}, ErrMissing,
-			"no entry says that the entries up to %d were pruned", ends.Anchor.Sequence)
-	case v.last.Sequence < ends.Head.Sequence:
-		return newFault(v.last.Sequence+1, v.lastAt, ErrMissing, "the newest entry must be %d", ends.Head.Sequence)
-	}
-	return newFault(v.last.Sequence, v.lastAt, ErrChanged, "its hash differs from the head %s", ends.Head)
 }
 
 // pageRows is the number of rows that Rows reads at a time.
