@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/limit"
@@ -37,14 +38,14 @@ type Recorder struct {
 	pending  []Event
 	console  *limit.Buckets[Actor] // has a lock of its own
 	lost     int                   // events that exceeded a limit
-	failing  bool                  // the last attempt failed, so the ticker makes the next one
 	refusals map[refusal]*tally
 	signIns  map[signIn]time.Time // the last entry of each
 
-	flushing sync.Mutex    // held by the goroutine that appends
-	wake     chan struct{} // buffers one signal that events are pending
-	stop     chan struct{} // closed by Close
-	done     chan struct{} // closed when the goroutine has ended
+	failing  atomic.Bool    // the last attempt failed, so the ticker makes the next one
+	flushing sync.Mutex     // held by the goroutine that appends
+	wake     chan struct{}  // buffers one signal that events are pending
+	stop     chan struct{}  // closed by Close
+	running  sync.WaitGroup // of the goroutine
 }
 
 // refusal is a scope that the credential of an actor lacks, or a way to sign in that failed.
@@ -74,27 +75,27 @@ func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log 
 	r := &Recorder{
 		appendTo: appendTo, log: log, refusals: map[refusal]*tally{}, signIns: map[signIn]time.Time{},
 		console: limit.NewBuckets[Actor](consoleMax, consoleMax, time.Hour, signInsMax),
-		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		wake:    make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	go r.run() // ends when Close is called, which waits for it
+	r.running.Go(r.run) // until Close
 	return r
 }
 
 // Record appends an event soon.
 func (r *Recorder) Record(e Event) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.add(e, pendingMax)
-	r.mu.Unlock()
-	r.signal()
 }
 
-// add adds an event, unless most events are pending. The caller has locked mu.
+// add adds an event, unless most events are pending, and wakes the goroutine. The caller has locked mu.
 func (r *Recorder) add(e Event, most int) {
-	if len(r.pending) >= most {
+	if len(r.pending) < most {
+		r.pending = append(r.pending, e)
+	} else {
 		r.lost++
-		return
 	}
-	r.pending = append(r.pending, e)
+	r.signal()
 }
 
 func (r *Recorder) signal() {
@@ -167,7 +168,6 @@ func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 		most = pendingMax / 2
 	}
 	r.add(Event{Time: now, Action: SignIn, Origin: by, Details: details}, most)
-	r.signal()
 }
 
 // hasRoom removes old sign-ins, and reports whether a new one is within the limits. The caller has locked mu.
@@ -188,7 +188,6 @@ func (r *Recorder) hasRoom(key signIn, now time.Time) bool {
 }
 
 func (r *Recorder) run() {
-	defer close(r.done)
 	tick := time.NewTicker(refusalsEvery)
 	defer tick.Stop()
 	for {
@@ -196,7 +195,7 @@ func (r *Recorder) run() {
 		case <-r.stop:
 			return
 		case <-r.wake:
-			if r.isFailing() {
+			if r.failing.Load() {
 				continue
 			}
 		case <-tick.C:
@@ -204,12 +203,6 @@ func (r *Recorder) run() {
 		}
 		r.Flush(context.Background())
 	}
-}
-
-func (r *Recorder) isFailing() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failing
 }
 
 // countRefusals makes events of the counted refusals.
@@ -248,15 +241,14 @@ func (r *Recorder) Flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, appendTimeMax)
 	defer cancel()
 	err := r.appendTo(ctx, events...)
+	r.failing.Store(err != nil)
 	if err != nil {
 		r.log.Warn("could not append to the audit log; a running server retries within a minute",
 			"events", len(events), "error", err)
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failing = err != nil; r.failing {
-		return
-	}
 	r.pending = slices.Delete(r.pending, 0, count)
 	r.lost -= lost
 	if len(r.pending) > 0 { // run ignored their signal if the previous attempt had failed
@@ -268,7 +260,7 @@ func (r *Recorder) Flush(ctx context.Context) {
 // lost. No other call may run during Close or after it.
 func (r *Recorder) Close() {
 	close(r.stop)
-	<-r.done
+	r.running.Wait()
 	r.countRefusals()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeMax)
 	defer cancel()
