@@ -42,8 +42,3 @@ func Rotate(tokens []Token, fresh Token, overlap time.Duration) (Rotation, bool)
 	}
 	return r, true
 }
-
-// AnyValid reports whether one of the tokens is valid at that time.
-func AnyValid(tokens []Token, at time.Time) bool {
-	return slices.ContainsFunc(tokens, func(t Token) bool { return t.ValidAt(at) })
-}

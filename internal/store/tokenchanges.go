@@ -31,7 +31,7 @@ func (c *Changes) CreateToken(ctx context.Context, t auth.Token, by audit.Origin
 		if err != nil {
 			return err
 		}
-		if auth.AnyValid(named, t.CreatedAt) {
+		if slices.ContainsFunc(named, func(other auth.Token) bool { return other.ValidAt(t.CreatedAt) }) {
 			return ErrNameTaken
 		}
 		id, err = createToken(tx, t, by)
