@@ -82,12 +82,9 @@ func (a *API) revoke(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	identity := given["subject"] || given["jwt_id"]
-	count := len(given)
-	if given["issuer"] {
-		count--
-	}
-	if count != 1 || given["issuer"] && !identity {
+	issuer := given["issuer"]
+	delete(given, "issuer")
+	if len(given) != 1 || issuer && !given["subject"] && !given["jwt_id"] {
 		return nil, plant.InvalidInput(
 			"send one of id, name, secret_sha256, subject and jwt_id; issuer only with the last two")
 	}
