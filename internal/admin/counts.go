@@ -105,7 +105,7 @@ func (s *Service) startCount() error {
 // count counts all plants.
 func (s *Service) count(ctx context.Context, progress CountProgress) (*Counts, error) {
 	progress.Of = s.plants(ctx)
-	t := tally{tags: map[string]*int64{}, days: map[int64]int64{}, exact: true}
+	t := tally{Counts: Counts{At: progress.Since, Exact: true}, tags: map[string]*int64{}, days: map[int64]int64{}}
 	for c, err := range s.scan(ctx, firstID, t.add) {
 		if err != nil {
 			return nil, err
@@ -114,28 +114,26 @@ func (s *Service) count(ctx context.Context, progress CountProgress) (*Counts, e
 		now := progress
 		s.counting.running.Store(&now)
 	}
-	counts := t.counts()
-	counts.At, counts.TookMS = progress.Since, time.Since(progress.Since).Milliseconds()
-	return counts, nil
+	counts := t.end()
+	return &counts, nil
 }
 
 // tally counts plants.
 type tally struct {
-	plants, untagged, otherTags, otherDays int64
+	Counts
 
-	tags  map[string]*int64
-	exact bool            // no tag was removed from tags
-	days  map[int64]int64 // by the start of the day in Unix time
+	tags map[string]*int64
+	days map[int64]int64 // by the start of the day in Unix time
 }
 
 func (t *tally) add(p *store.Scanned) {
-	t.plants++
+	t.Plants++
 	t.addDay(p.CreatedAt)
 	switch {
 	case p.Tag == nil:
-		t.untagged++
+		t.Untagged++
 	case len(p.Tag) > tagBytesMax:
-		t.otherTags++
+		t.OtherTags++
 	default:
 		t.addTag(p.Tag)
 	}
@@ -155,18 +153,18 @@ func (t *tally) addTag(tag []byte) {
 
 // prune removes the rarest half of the tags.
 func (t *tally) prune() {
-	t.exact = false
+	t.Exact = false
 	sorted := t.sortedTags()
 	for _, tag := range sorted[len(sorted)/2:] {
 		delete(t.tags, tag.Tag)
-		t.otherTags += tag.Plants
+		t.OtherTags += tag.Plants
 	}
 }
 
 func (t *tally) addDay(microseconds int64) {
 	day := time.UnixMicro(microseconds).Truncate(24 * time.Hour).Unix()
 	if _, ok := t.days[day]; !ok && len(t.days) == daysMax {
-		t.otherDays++
+		t.OtherDays++
 		return
 	}
 	t.days[day]++
@@ -184,19 +182,17 @@ func (t *tally) sortedTags() []TagCount {
 	return list
 }
 
-func (t *tally) counts() *Counts {
-	c := &Counts{
-		Plants: t.plants, Untagged: t.untagged, Tags: t.sortedTags(), OtherTags: t.otherTags, Exact: t.exact,
-		Days: []DayCount{}, OtherDays: t.otherDays,
-	}
-	if len(c.Tags) > TagsMax {
-		for _, tag := range c.Tags[TagsMax:] {
-			c.OtherTags += tag.Plants
-		}
-		c.Tags = slices.Clone(c.Tags[:TagsMax])
+// end returns the counts after the last plant.
+func (t *tally) end() Counts {
+	sorted := t.sortedTags()
+	kept := min(len(sorted), TagsMax)
+	t.Tags, t.Days = slices.Clone(sorted[:kept]), []DayCount{}
+	for _, tag := range sorted[kept:] {
+		t.OtherTags += tag.Plants
 	}
 	for _, day := range slices.Sorted(maps.Keys(t.days)) {
-		c.Days = append(c.Days, DayCount{time.Unix(day, 0).UTC().Format(time.DateOnly), t.days[day]})
+		t.Days = append(t.Days, DayCount{time.Unix(day, 0).UTC().Format(time.DateOnly), t.days[day]})
 	}
-	return c
+	t.TookMS = time.Since(t.At).Milliseconds()
+	return t.Counts
 }
