@@ -41,10 +41,6 @@ const pageTimeMax = 2 * time.Second
 
 // Plants returns a page of plants.
 func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
-	from, err := parseIDCursor(q.Cursor)
-	if err != nil {
-		return Page{}, err
-	}
 	if q.After != nil {
 		if q.Cursor != "" {
 			return Page{}, plant.InvalidQuery("send after or cursor, not both")
@@ -52,7 +48,10 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 		if q.Cursor = cursorAfter(*q.After); q.Cursor == "" { // no id is greater
 			return Page{}, nil
 		}
-		from = *q.After + 1
+	}
+	from, err := parseIDCursor(q.Cursor)
+	if err != nil {
+		return Page{}, err
 	}
 	if _, tagged := q.Tag.Get(); tagged { // reads all plants, because the table has no index of tags
 		return s.foundPage(ctx, SearchQuery{Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit, timeMax: pageTimeMax})
