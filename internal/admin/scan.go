@@ -59,10 +59,8 @@ func (s *Service) clientsWrite() bool { return s.config.Store != nil && s.config
 
 // pause waits for a time, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -79,15 +77,13 @@ func (s *Service) beginScan(ctx context.Context) (_ context.Context, end func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	timer := time.NewTimer(turnMax)
-	defer timer.Stop()
 	select {
 	case s.scans <- struct{}{}:
 		return ctx, func() {
 			<-s.scans
 			endOperation()
 		}, nil
-	case <-timer.C:
+	case <-time.After(turnMax):
 	case <-ctx.Done():
 	}
 	endOperation()
