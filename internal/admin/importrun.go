@@ -61,7 +61,7 @@ func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]s
 // endImport stores the result of an import, and records it in the audit log.
 func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, err error) (Import, error) {
 	state, result := JobComplete, "complete"
-	fault := s.importError(ctx, err)
+	fault := s.importError(err)
 	switch {
 	case fault == nil:
 	case fault == errImportCanceled:
@@ -122,28 +122,23 @@ func (s *Service) recordImport(
 
 // importError returns the error for a client after the end of an import; nil if it is complete. The log has the cause
 // of a failure of the store.
-func (s *Service) importError(ctx context.Context, err error) *plant.Error {
-	if err == nil {
+func (s *Service) importError(err error) *plant.Error {
+	failed, inStore := errors.AsType[*importer.StoreError](err)
+	answer, known := errors.AsType[*plant.Error](err)
+	switch {
+	case err == nil:
 		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		err = cause
-		if errors.Is(err, context.Canceled) {
-			return errShutdown
-		}
-	}
-	if failed, ok := errors.AsType[*importer.StoreError](err); ok {
-		if errors.Is(failed, store.ErrClosed) {
-			return errShutdown
-		}
+	case errors.Is(err, store.ErrClosed):
+		return errShutdown
+	case inStore:
 		s.log.Warn("import failed", "error", failed)
 		stopped := fmt.Sprintf("the import stopped before the lines %d to %d:", failed.First, failed.Last)
 		return storeAnswer(failed, stopped, stopped+" the store failed, and the rows may be stored")
-	}
-	if answer, ok := errors.AsType[*plant.Error](err); ok {
+	case known:
 		return answer
-	}
-	if errors.Is(err, importer.ErrConflict) {
+	case errors.Is(err, context.Canceled): // by Close
+		return errShutdown
+	case errors.Is(err, importer.ErrConflict):
 		err = fmt.Errorf("%w; to continue after such rows, report them (on_conflict=report)", err)
 	}
 	return plant.Errorf(plant.CodeImportStopped, "%v", err)
