@@ -173,15 +173,16 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 		runs := j.state.State == JobRunning
 		switch {
 		case j.state.ID == n.ID && (runs || j.owner != n.Principal.TokenID):
-			return nil, importRunning("the id %s is in use; use another one", n.ID)
+			return nil, plant.Errorf(plant.CodeImportRunning, "the id %s is in use; use another one", n.ID)
 		case runs && j.owner == n.Principal.TokenID:
-			return nil, importRunning("this credential has a running import; wait for its end, or cancel it")
+			return nil, plant.Errorf(plant.CodeImportRunning,
+				"this credential has a running import; wait for its end, or cancel it")
 		case runs:
 			running++
 		}
 	}
 	if running >= importsMax {
-		return nil, importRunning("%d imports are running; wait for the end of one", importsMax)
+		return nil, plant.Errorf(plant.CodeImportRunning, "%d imports are running; wait for the end of one", importsMax)
 	}
 	l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j.state.ID == n.ID })
 	j := &importJob{
@@ -197,10 +198,6 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 	}
 	l.list = append(l.list, j)
 	return j, nil
-}
-
-func importRunning(format string, args ...any) error {
-	return plant.Errorf(plant.CodeImportRunning, format, args...)
 }
 
 // find returns the import with an id that a principal may see. The caller has locked mu.

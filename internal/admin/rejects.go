@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
+	"plantstore/internal/plant"
 )
 
 // RejectsShown is the largest number of Import.Rejects.
@@ -28,29 +30,19 @@ type rejects struct {
 	first []ImportReject
 	kept  int64 // rows in the files
 
-	rows       *dump.Rejects // writes rowsFile; nil: the files are complete
-	report     *dump.Report  // writes reportFile
-	rowsFile   *compressed
-	reportFile *compressed
-}
+	rowsFile, reportFile bytes.Buffer
 
-// compressed is a file in memory.
-type compressed struct {
-	*gzip.Writer // compresses into content; nil: the file is complete
-
-	content bytes.Buffer
-}
-
-func newCompressed() *compressed {
-	c := &compressed{}
-	c.Writer, _ = gzip.NewWriterLevel(&c.content, gzip.BestSpeed) // the level is valid
-	return c
+	// These write the files; nil: the files are complete.
+	rows               *dump.Rejects
+	report             *dump.Report
+	rowsZip, reportZip *gzip.Writer
 }
 
 func newRejects(format dump.Format) *rejects {
-	r := &rejects{rowsFile: newCompressed(), reportFile: newCompressed()}
-	r.rows = dump.NewRejects(r.rowsFile, format) // NewImport.check has checked the format
-	r.report = dump.NewReport(r.reportFile)
+	r := &rejects{}
+	r.rowsZip, _ = gzip.NewWriterLevel(&r.rowsFile, gzip.BestSpeed) // the level is valid, here and below
+	r.reportZip, _ = gzip.NewWriterLevel(&r.reportFile, gzip.BestSpeed)
+	r.rows, r.report = dump.NewRejects(r.rowsZip, format), dump.NewReport(r.reportZip)
 	return r
 }
 
@@ -67,7 +59,7 @@ func (r *rejects) add(row importer.Reject) {
 	}
 	r.kept++
 	_, _ = r.rows.Write(row.Row), r.report.Write(row.Line, reason, row.Raw) // a buffer accepts everything
-	if r.rowsFile.content.Len()+r.reportFile.content.Len() > rejectsBytesMax {
+	if r.rowsFile.Len()+r.reportFile.Len() > rejectsBytesMax {
 		r.end()
 	}
 }
@@ -75,21 +67,21 @@ func (r *rejects) add(row importer.Reject) {
 // end completes the files, and releases the memory for compressing them.
 func (r *rejects) end() {
 	if r.rows != nil {
-		_ = errors.Join(r.rows.Close(), r.report.Close(), r.rowsFile.Close(), r.reportFile.Close()) // here too
-		r.rows, r.report, r.rowsFile.Writer, r.reportFile.Writer = nil, nil, nil, nil
+		_ = errors.Join(r.rows.Close(), r.report.Close(), r.rowsZip.Close(), r.reportZip.Close()) // here too
+		r.rows, r.report, r.rowsZip, r.reportZip = nil, nil, nil, nil
 	}
 }
 
 // shorten returns the start of a text in UTF-8.
 func shorten(text []byte, bytesMax int) string {
-	if len(text) <= bytesMax {
-		return strings.ToValidUTF8(string(text), "\uFFFD")
+	if len(text) > bytesMax {
+		cut := bytesMax
+		for cut > bytesMax-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = append(text[:cut:cut], "…"...)
 	}
-	cut := bytesMax
-	for cut > bytesMax-3 && text[cut]&0xc0 == 0x80 { // inside a character
-		cut--
-	}
-	return strings.ToValidUTF8(string(text[:cut]), "\uFFFD") + "…"
+	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
 // RejectsOf returns the rows that an ended import has not stored, without those that the server did not keep. The file
@@ -103,12 +95,12 @@ func (s *Service) RejectsOf(id string, p auth.Principal, report bool) (file io.R
 		return nil, "", err
 	}
 	if j.state.State == JobRunning {
-		return nil, "", importRunning("the import runs; its rejects are complete when it has ended")
+		return nil, "", plant.Errorf(plant.CodeImportRunning, "the import runs; its rejects are complete when it has ended")
 	}
-	packed, format := j.rejects.rowsFile, j.state.Format
+	packed, format := j.rejects.rowsFile.Bytes(), j.state.Format
 	if report {
-		packed, format = j.rejects.reportFile, dump.CSV
+		packed, format = j.rejects.reportFile.Bytes(), dump.CSV
 	}
-	file, err = gzip.NewReader(bytes.NewReader(packed.content.Bytes()))
+	file, err = gzip.NewReader(bytes.NewReader(packed))
 	return file, format, err
 }
