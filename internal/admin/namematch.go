@@ -16,13 +16,11 @@ import (
 type matcher struct {
 	part    []byte // folded
 	ascii   bool   // part is ASCII
-	folding *folding
 	scratch []byte // a folded name; match does not allocate once it is large enough
 }
 
 func newMatcher(part string) *matcher {
-	m := &matcher{folding: foldings()}
-	m.part = m.folding.appendFolded(nil, []byte(part))
+	m := &matcher{part: foldings().appendFolded(nil, []byte(part))}
 	m.ascii = utf8.RuneCount(m.part) == len(m.part)
 	return m
 }
@@ -34,7 +32,7 @@ func (m *matcher) match(name []byte) bool {
 	}
 	var isASCII bool
 	if m.scratch, isASCII = appendLower(m.scratch[:0], name); !isASCII {
-		m.scratch = m.folding.appendFolded(m.scratch[:0], name)
+		m.scratch = foldings().appendFolded(m.scratch[:0], name)
 	} else if !m.ascii {
 		return false
 	}
@@ -67,35 +65,22 @@ func appendLower(dst, text []byte) (_ []byte, isASCII bool) {
 	return dst, true
 }
 
-// folding is full case folding as tables, which are several times as fast as a
-// cases.Caser.
-type folding struct {
-	basic  [1 << 16]uint16 // of the Basic Multilingual Plane; special: in others
-	others map[rune]string // of further characters, and of those that fold to several
-}
+// folding is full case folding as a table, which is several times as fast as a cases.Caser: the text to which a
+// character folds; empty: the character itself. No character beyond the table has a case.
+type folding [0x20000]string
 
-// special marks the characters in folding.others. No character folds to it.
-const special = 0
-
-// foldings returns the tables. The first call makes them, in some milliseconds.
+// foldings returns the table. The first call makes it, in some milliseconds.
 var foldings = sync.OnceValue(func() *folding {
-	f := &folding{others: map[rune]string{}}
-	caser := cases.Fold()
-	for r := range rune(0x20000) { // no character above has a case
-		if !utf8.ValidRune(r) {
-			continue
-		}
-		folded := caser.String(string(r))
-		if unicode.Is(unicode.Cherokee, r) {
+	f, caser := new(folding), cases.Fold()
+	for i := range f {
+		character := string(rune(i))
+		folded := caser.String(character)
+		if unicode.Is(unicode.Cherokee, rune(i)) {
 			// CaseFolding.txt folds to capitals; package cases exchanges the two cases.
-			folded = string(unicode.ToUpper(r))
+			folded = string(unicode.ToUpper(rune(i)))
 		}
-		first, size := utf8.DecodeRuneInString(folded)
-		switch {
-		case r < 1<<16 && size == len(folded) && first < 1<<16 && first != special:
-			f.basic[r] = uint16(first)
-		case r < 1<<16 || first != r:
-			f.others[r] = folded
+		if folded != character {
+			f[i] = folded
 		}
 	}
 	return f
@@ -103,31 +88,14 @@ var foldings = sync.OnceValue(func() *folding {
 
 // appendFolded appends a folded text. Bytes that are not UTF-8 stay as they are.
 func (f *folding) appendFolded(dst, text []byte) []byte {
-	for i := 0; i < len(text); {
-		r, size := rune(text[i]), 1
-		if r >= utf8.RuneSelf {
-			r, size = utf8.DecodeRune(text[i:])
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if int(r) < len(f) && f[r] != "" {
+			dst = append(dst, f[r]...)
+		} else {
+			dst = append(dst, text[:size]...)
 		}
-		switch folded := f.fold(r); {
-		case r == utf8.RuneError && size == 1:
-			dst = append(dst, text[i])
-		case folded != special:
-			dst = utf8.AppendRune(dst, folded)
-		default:
-			dst = append(dst, f.others[r]...)
-		}
-		i += size
+		text = text[size:]
 	}
 	return dst
-}
-
-// fold returns the character to which a character folds, or special.
-func (f *folding) fold(r rune) rune {
-	if r < 1<<16 {
-		return rune(f.basic[r])
-	}
-	if _, ok := f.others[r]; ok {
-		return special
-	}
-	return r
 }
