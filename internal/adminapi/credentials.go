@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,9 @@ func (a *API) listCredentials(c *call) (any, error) {
 		return nil, err
 	}
 	q := admin.CredentialQuery{Cursor: c.query.Get("cursor"), Kind: c.query.Get("kind"), Limit: limit}
-	if c.query.Has("kind") && q.Kind == "" {
-		return nil, plant.InvalidQuery("kind is empty; use token, subject or jwt, or omit it")
+	kinds := []string{admin.KindToken, admin.KindSubject, admin.KindJWT}
+	if c.query.Has("kind") && !slices.Contains(kinds, q.Kind) {
+		return nil, mustBe("kind", "token, subject or jwt", q.Kind)
 	}
 	return a.service.Credentials(c.Context(), q)
 }
