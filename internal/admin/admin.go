@@ -57,11 +57,10 @@ type Service struct {
 
 	rejectsMax int // of an import, without the conflicts of importer.Skip
 
-	ctx     context.Context // of every operation
+	ctx     context.Context // of every operation; after its end no more start
 	cancel  context.CancelFunc
-	mu      sync.Mutex
-	closed  bool           // no more operations start; guarded by mu
-	running sync.WaitGroup // the operations that use the engine; Add is guarded by mu
+	mu      sync.Mutex     // held by the start of an operation, and by Close when it calls cancel
+	running sync.WaitGroup // the operations that use the engine
 }
 
 // New returns the operations on an engine. The caller closes the Service.
@@ -84,9 +83,8 @@ func New(c Config) (*Service, error) {
 // Close cancels the running operations, waits for their end, and refuses further ones.
 func (s *Service) Close() {
 	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.cancel()
+	s.mu.Unlock()
 	s.running.Wait()
 }
 
@@ -95,7 +93,7 @@ func (s *Service) Close() {
 func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.ctx.Err() != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errShutdown, context.Canceled)
 	}
 	s.running.Add(1)

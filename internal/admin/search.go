@@ -72,23 +72,23 @@ func (s *Service) Search(
 		return end, err
 	}
 	defer leave()
-	run := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
-	run.progress.Of, run.end.Next = s.plants(scanContext), newCursor(from, "")
-	if err = run.send(); err == nil {
-		err = run.scan(scanContext, from)
+	r := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
+	r.progress.Of, r.end.Next = s.plants(scanContext), newCursor(from, "")
+	if err = r.send(); err == nil {
+		err = r.scan(scanContext, from)
 	}
-	run.end.Rows, run.end.Took = run.progress.Rows, time.Since(run.started)
+	r.end.Rows, r.end.Took = r.progress.Rows, time.Since(r.started)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return run.end, errors.Join(err, ctx.Err())
+		return r.end, errors.Join(err, ctx.Err())
 	case s.ctx.Err() != nil:
-		run.end.Reason, run.end.fault = Shutdown, errShutdown
+		r.end.Reason, r.end.fault = Shutdown, errShutdown
 	case errors.Is(err, errReport):
-		return run.end, err
+		return r.end, err
 	default:
-		run.end.Reason, run.end.fault = Failed, s.unreadable(err)
+		r.end.Reason, r.end.fault = Failed, s.unreadable(err)
 	}
-	return run.end, nil
+	return r.end, nil
 }
 
 // errReport wraps the error of a report.
