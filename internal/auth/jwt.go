@@ -80,23 +80,22 @@ func LooksLikeJWT(credential string) bool {
 	return strings.Count(credential, ".") == 2 && !strings.HasPrefix(credential, secretPrefix)
 }
 
-// AuthenticateJWT returns the principal of a verified JWT at that time. registered is false if the keyring lacks its
-// subject; then the principal has no TokenID. The error is an *Invalid: the JWT was revoked.
-func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (p Principal, registered bool, err error) {
+// AuthenticateJWT returns the principal of a verified JWT at that time, without a TokenID if the keyring lacks its
+// subject. The error is an *Invalid: the JWT was revoked.
+func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (Principal, error) {
 	entries := k.entries()
 	if _, revoked := entries[c.jwt]; revoked {
-		return Principal{}, false, &Invalid{Reason: "jwt: its jti is revoked"}
+		return Principal{}, &Invalid{Reason: "jwt: its jti is revoked"}
 	}
 	e, ok := entries[c.subject]
 	if !ok {
 		added, found := k.added.Load(c.subject)
 		if !found {
-			return Principal{Name: c.Name, Scopes: c.Scopes}, false, nil
+			return Principal{Name: c.Name, Scopes: c.Scopes}, nil
 		}
 		e = added.(*entry)
 	}
-	p, err = e.authenticate(c, now)
-	return p, err == nil, err
+	return e.authenticate(c, now)
 }
 
 // authenticate returns the principal of claims whose subject the entry stands for.
@@ -114,7 +113,7 @@ func (e *entry) authenticate(c *Claims, now time.Time) (Principal, error) {
 func (k *Keyring) Add(t Token, c *Claims, now time.Time) (Principal, error) {
 	e := newEntry(t)
 	k.added.Store(t.Hash, e)
-	if _, _, err := k.AuthenticateJWT(c, now); err != nil {
+	if _, err := k.AuthenticateJWT(c, now); err != nil {
 		return Principal{}, err
 	}
 	return e.authenticate(c, now)

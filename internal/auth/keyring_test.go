@@ -274,7 +274,7 @@ func TestRevokedSubject(t *testing.T) {
 		revoked.RevokedAt = noon
 		var ring auth.Keyring
 		ring.Replace([]auth.Token{revoked})
-		_, _, err := ring.AuthenticateJWT(claims, noon.Add(time.Hour))
+		_, err := ring.AuthenticateJWT(claims, noon.Add(time.Hour))
 		if want == "" {
 			if err != nil {
 				t.Errorf("issued %s after the revocation: %v", after, err)

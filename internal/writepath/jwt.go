@@ -45,8 +45,8 @@ func (c *credentials) authenticateClaims(
 	if err := c.refresh(ctx, time.Now()); err != nil { // the verifier may have waited for keys
 		return auth.Principal{}, err
 	}
-	principal, registered, err := c.keyring.AuthenticateJWT(claims, now)
-	if err != nil || registered || principal.Scopes == 0 { // without a scope it can do nothing that the store records
+	principal, err := c.keyring.AuthenticateJWT(claims, now)
+	if err != nil || principal.TokenID != 0 || principal.Scopes == 0 { // without a scope nothing is stored
 		return principal, err
 	}
 	return c.register(ctx, claims, now)
@@ -63,8 +63,8 @@ func (c *credentials) register(ctx context.Context, claims *auth.Claims, now tim
 		return auth.Principal{}, c.unregistered(context.Cause(ctx))
 	}
 	defer func() { <-c.registering }()
-	principal, registered, err := c.keyring.AuthenticateJWT(claims, now)
-	if err != nil || registered {
+	principal, err := c.keyring.AuthenticateJWT(claims, now)
+	if err != nil || principal.TokenID != 0 {
 		return principal, err
 	}
 	storing, stop := context.WithTimeout(context.WithoutCancel(ctx), pollTimeMax)
