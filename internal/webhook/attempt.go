@@ -49,7 +49,7 @@ type result struct {
 	receiver *receiver
 	delivery store.Delivery
 	outcome  outcome
-	failure  failure // if the outcome is failed
+	failure  *failure // nil unless the outcome is failed
 	took     time.Duration
 }
 
@@ -86,29 +86,27 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 	if deadline.Sub(start) < s.config.Timeout {
 		return result
 	}
-	f, err := s.send(r, d, start)
+	failure := s.send(r, d, start)
 	result.took = time.Since(start)
 	switch {
-	case err == nil && f == nil:
+	case failure == nil:
 		result.outcome = delivered
 	case s.sending.Err() != nil:
 		result.outcome = interrupted
-	case err != nil:
-		result.outcome, result.failure = failed, failure{reason: s.reasonOf(err)}
 	default:
-		result.outcome, result.failure = failed, *f
+		result.outcome, result.failure = failed, failure
 	}
 	return result
 }
 
-// send sends one request. It returns a failure for a response other than 2xx.
-func (s *Sender) send(r *receiver, d store.Delivery, now time.Time) (*failure, error) {
+// send sends one request. It returns nil for a response with 2xx.
+func (s *Sender) send(r *receiver, d store.Delivery, now time.Time) *failure {
 	ctx, cancel := context.WithTimeout(s.sending, s.config.Timeout)
 	defer cancel()
 	body := d.Plant.AppendJSON(nil)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return &failure{reason: s.reasonOf(err)}
 	}
 	id := eventID(d.Plant, d.CreatedAt)
 	request.Header.Set("Content-Type", "application/json")
@@ -118,18 +116,18 @@ func (s *Sender) send(r *receiver, d store.Delivery, now time.Time) (*failure, e
 	request.Header.Set("Webhook-Signature", sign(s.config.Secrets, id, now, body))
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, err
+		return &failure{reason: s.reasonOf(err)}
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, bodyBytesMax)) // the status is known
 	if response.StatusCode/100 == 2 {
-		return nil, nil //nolint:nilnil // delivered
+		return nil
 	}
 	return &failure{
 		reason:     "status " + strconv.Itoa(response.StatusCode),
 		retryAfter: retryAfter(response, now),
 		gone:       response.StatusCode == http.StatusGone,
-	}, nil
+	}
 }
 
 // reasonOf returns a short text without the URL, which may have a secret in its query.

@@ -174,7 +174,7 @@ func (d *dispatcher) collect(r result) {
 		s.Reason = r.failure.reason
 		s.Dead = now.Sub(r.delivery.Since) >= d.config.GiveUp
 		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
-		r.receiver.failed(now, r.failure)
+		r.receiver.failed(now, *r.failure)
 		d.metrics.attempt(r, "failed")
 		if s.Dead {
 			d.metrics.dead.WithLabelValues(r.receiver.webhook.Address()).Inc()
