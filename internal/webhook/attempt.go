@@ -79,7 +79,7 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 		return result
 	}
 	defer func() { <-r.slots }()
-	if s.retired() {
+	if s.retired.Err() != nil {
 		return result
 	}
 	start := time.Now()

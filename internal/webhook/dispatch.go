@@ -40,7 +40,7 @@ func (d *dispatcher) run() {
 	defer timer.Stop()
 	for {
 		select {
-		case <-d.stop:
+		case <-d.retired.Done():
 			d.finish()
 			return
 		case r := <-d.results:
@@ -51,7 +51,7 @@ func (d *dispatcher) run() {
 		}
 		d.collectAll()
 		now := time.Now()
-		if !now.Before(d.due()) && !d.retired() {
+		if !now.Before(d.due()) && d.retired.Err() == nil {
 			d.round(now)
 		}
 		timer.Reset(time.Until(d.due()))

@@ -57,10 +57,10 @@ type Sender struct {
 	receivers []*receiver
 	byID      map[int64]*receiver
 
-	stop    chan struct{}      // closed by Retire
-	retire  func()             // closes stop once, and calls cancel after closeTimeMax
 	sending context.Context    // of the attempts, the rounds and the maintenance
 	cancel  context.CancelFunc // of sending
+	retired context.Context    // ends with Retire
+	retire  context.CancelFunc // of retired
 	running sync.WaitGroup     // the dispatcher and the maintenance
 	results chan result        // of the attempts; buffers all of them
 }
@@ -81,14 +81,11 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		config: c, client: newClient(&c), byID: map[int64]*receiver{}, stop: make(chan struct{}),
+		config: c, client: newClient(&c), byID: map[int64]*receiver{},
 		results: make(chan result, len(c.URLs)*c.Concurrency*claimsEach),
 	}
 	s.sending, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.retire = sync.OnceFunc(func() {
-		close(s.stop)
-		time.AfterFunc(closeTimeMax, s.cancel)
-	})
+	s.retired, s.retire = context.WithCancel(s.sending)
 	for _, w := range all {
 		if w.Active {
 			r := &receiver{
@@ -123,17 +120,10 @@ func (s *Sender) Start() {
 	s.running.Go(s.maintain)                                // so does this one
 }
 
-// Retire ends the claims of deliveries. It does not wait.
-func (s *Sender) Retire() { s.retire() }
-
-// retired reports whether Retire was called.
-func (s *Sender) retired() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
+// Retire ends the claims of deliveries, and after closeTimeMax the running attempts. It does not wait.
+func (s *Sender) Retire() {
+	s.retire()
+	time.AfterFunc(closeTimeMax, s.cancel)
 }
 
 // Close claims no more deliveries, waits a short time for the running attempts, and stores
