@@ -49,7 +49,9 @@ func (d *dispatcher) run() {
 			d.woken = true
 		case <-timer.C:
 		}
-		d.collectAll()
+		for len(d.results) > 0 {
+			d.collect(<-d.results)
+		}
 		now := time.Now()
 		if !now.Before(d.due()) && d.retired.Err() == nil {
 			d.round(now)
@@ -144,17 +146,6 @@ func (d *dispatcher) take(
 func (d *dispatcher) release(webhook, plant int64) {
 	delete(d.inFlight, deliveryKey{webhook, plant})
 	d.byID[webhook].claimed--
-}
-
-func (d *dispatcher) collectAll() {
-	for {
-		select {
-		case r := <-d.results:
-			d.collect(r)
-		default:
-			return
-		}
-	}
 }
 
 // collect records the result of an attempt.
