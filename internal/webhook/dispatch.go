@@ -151,7 +151,7 @@ func (d *dispatcher) release(webhook, plant int64) {
 // collect records the result of an attempt.
 func (d *dispatcher) collect(r result) {
 	d.attempts--
-	now := time.Now()
+	now := time.Now().UTC()
 	s := store.DeliveryResult{
 		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Lease: r.delivery.Lease, Attempts: r.delivery.Attempts,
 	}

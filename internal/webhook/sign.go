@@ -33,8 +33,7 @@ const (
 	// The sizes of a key in bytes (Standard Webhooks, "Signature scheme").
 	keyBytesMin, keyBytesMax = 24, 64
 
-	// SecretsMax is the most secrets that sign at the same time, during a rotation.
-	SecretsMax = 2
+	secretsMax = 2 // that sign at the same time, during a rotation
 )
 
 // ParseSecrets parses secrets in the form whsec_BASE64 of Standard Webhooks, with white
@@ -45,7 +44,7 @@ func ParseSecrets(text string) ([]Secret, error) {
 	switch {
 	case len(words) == 0:
 		return nil, errors.New("there is no secret; want whsec_ and 24 to 64 random bytes in base64")
-	case len(words) > SecretsMax:
+	case len(words) > secretsMax:
 		return nil, fmt.Errorf("there are %d secrets; want one, or two during a rotation", len(words))
 	}
 	secrets := make([]Secret, len(words))
@@ -69,17 +68,14 @@ func ParseSecrets(text string) ([]Secret, error) {
 // sign returns the header webhook-signature: a signature by each secret, with spaces between
 // them.
 func sign(secrets []Secret, id string, at time.Time, body []byte) string {
-	var header strings.Builder
-	for i, s := range secrets {
-		if i > 0 {
-			header.WriteByte(' ')
-		}
+	var signatures []string
+	for _, s := range secrets {
 		mac := hmac.New(sha256.New, s.key)
 		mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
 		mac.Write(body)
-		header.WriteString("v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	}
-	return header.String()
+	return strings.Join(signatures, " ")
 }
 
 // eventID returns the header webhook-id: the same text for each delivery of an event, to

@@ -23,12 +23,8 @@ func (s *Sender) Status() map[int64]Status {
 	}
 	for _, r := range s.receivers {
 		r.mu.Lock()
-		status := r.status
+		all[r.webhook.ID] = r.status
 		r.mu.Unlock()
-		for _, t := range []*time.Time{&status.DeliveredAt, &status.FailedAt, &status.PausedUntil} {
-			*t = t.UTC()
-		}
-		all[r.webhook.ID] = status
 	}
 	return all
 }
