@@ -60,15 +60,12 @@ func newDialer(allowPrivate bool) func(ctx context.Context, network, address str
 	return d.DialContext
 }
 
-// errPrivate is the error of an address that is not public.
-var errPrivate = errors.New("the address is not public")
-
 // checkPublic returns an error unless an address is reachable from the whole Internet.
 func checkPublic(ip netip.Addr) error {
 	if ip.Zone() == "" && isPublic(ip) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; set webhook-allow-private for a receiver in your own network", errPrivate, ip)
+	return fmt.Errorf("the address is not public: %s; set webhook-allow-private for a receiver in your own network", ip)
 }
 
 // special4 are the IPv4 networks of the registry of RFC 6890 that are not globally

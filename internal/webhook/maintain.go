@@ -15,6 +15,8 @@ const (
 	expireEvery = time.Minute
 	countEvery  = 15 * time.Second
 	countShare  = 50 // of the time: counting reads every delivery
+
+	deadTimeMax = 30 * 24 * time.Hour // age at which a dead letter is removed
 )
 
 // maintain makes old deliveries dead letters, removes old dead letters, and counts the
@@ -46,7 +48,7 @@ func (s *Sender) expire() {
 		now := time.Now()
 		ctx, cancel := context.WithTimeout(s.sending, roundTimeMax)
 		n, err := s.config.Outbox.ExpireDeliveries(ctx, store.Expiry{
-			PendingBefore: now.Add(-s.config.GiveUp), DeadBefore: now.Add(-s.config.Keep), Reason: reason,
+			PendingBefore: now.Add(-s.config.GiveUp), DeadBefore: now.Add(-deadTimeMax), Reason: reason,
 		})
 		cancel()
 		all.Dead += n.Dead

@@ -29,9 +29,8 @@ type Config struct {
 	AllowPrivate bool                  // deliver to addresses that are not public, and over http
 	Timeout      time.Duration         // of an attempt; 0: 10 s
 	Concurrency  int                   // attempts to one webhook at the same time; 0: 16
-	Rate         int                   // attempts a second; 0: 500
-	GiveUp       time.Duration         // age of an event at which it becomes a dead letter; 0: 3 days
-	Keep         time.Duration         // age at which a dead letter is removed; 0: 30 days
+	Rate         int                   // attempts a second; required
+	GiveUp       time.Duration         // age of an event at which it becomes a dead letter; required
 	UserAgent    string                // of the requests
 	By           audit.Origin          // of a change of the webhooks in the audit log
 	Log          *slog.Logger          // nil: no log
@@ -39,12 +38,8 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	const day = 24 * time.Hour
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
-	c.Rate = cmp.Or(c.Rate, 500)
-	c.GiveUp = cmp.Or(c.GiveUp, 3*day)
-	c.Keep = cmp.Or(c.Keep, 30*day)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 

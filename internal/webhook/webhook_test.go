@@ -106,7 +106,8 @@ func config(t testing.TB, o webhook.Outbox, urls ...string) webhook.Config {
 	secrets, err := webhook.ParseSecrets(secretOf(32, "a") + " " + secretOf(32, "b"))
 	must(t, err)
 	return webhook.Config{
-		Outbox: o, URLs: urls, Secrets: secrets, AllowPrivate: true, UserAgent: "plantstore/test",
+		Outbox: o, URLs: urls, Secrets: secrets, AllowPrivate: true, Rate: 500, GiveUp: 72 * time.Hour,
+		UserAgent: "plantstore/test",
 	}
 }
 
