@@ -47,15 +47,12 @@ func newSealer() cipher.AEAD {
 	return sealer
 }
 
-// sealedFor separates the cookies from other texts under the key.
-var sealedFor = []byte("sign-in at an issuer")
-
 func (f *flows) seal(p pending) (cookie string, err error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a sign-in: %w", err)
 	}
-	return base64.RawURLEncoding.EncodeToString(f.sealer.Seal(nil, nil, text, sealedFor)), nil
+	return base64.RawURLEncoding.EncodeToString(f.sealer.Seal(nil, nil, text, nil)), nil
 }
 
 func (f *flows) open(cookie string) (p pending, ok bool) {
@@ -63,7 +60,7 @@ func (f *flows) open(cookie string) (p pending, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	text, err := f.sealer.Open(nil, nil, sealed, sealedFor)
+	text, err := f.sealer.Open(nil, nil, sealed, nil)
 	return p, err == nil && json.Unmarshal(text, &p) == nil
 }
 
