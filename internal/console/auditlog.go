@@ -17,9 +17,7 @@ type auditPage struct {
 
 func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	const entriesOnPage = 50
-	if c.Audit != nil {
-		c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
-	}
+	c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
 	cursor := r.URL.Query().Get("cursor")
 	page, err := c.Operations.Audit(r.Context(), admin.AuditQuery{Cursor: cursor, Limit: entriesOnPage})
 	if err != nil {

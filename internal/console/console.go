@@ -3,7 +3,6 @@
 package console
 
 import (
-	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -28,8 +27,8 @@ type Config struct {
 	Store      *writepath.Store
 	PublicURL  *url.URL // at which clients reach the public listener
 	Log        *slog.Logger
+	Audit      *audit.Recorder
 
-	Audit   *audit.Recorder // nil: none
 	Version string
 	Secure  bool // the admin listener has TLS
 	Open    bool // the admin listener requires no credential for its other paths
@@ -51,21 +50,14 @@ type Console struct {
 }
 
 // New returns the console of a server.
-func New(c Config) (*Console, error) {
-	if c.Operations == nil || c.Store == nil || c.PublicURL == nil || c.Log == nil {
-		return nil, errors.New("console.Config has an empty field")
-	}
-	templates, err := parseTemplates()
-	if err != nil {
-		return nil, err
-	}
+func New(c Config) *Console {
 	s := &Console{
-		Config: c, api: adminapi.New(c.Operations, c.Log), templates: templates, stop: make(chan struct{}),
+		Config: c, api: adminapi.New(c.Operations, c.Log), flows: flows{sealer: newSealer()},
+		templates: parseTemplates(), stop: make(chan struct{}),
 	}
 	now := time.Now
 	s.clock.Store(&now)
-	s.flows.sealer = newSealer()
-	return s, nil
+	return s
 }
 
 // SetIssuer makes the pages offer a sign-in at an issuer; nil: none.

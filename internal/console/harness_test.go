@@ -125,12 +125,10 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 		h.t.Fatal(err)
 	}
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
-	if h.console, err = console.New(console.Config{
+	h.console = console.New(console.Config{
 		Operations: operations, Store: h.store, PublicURL: public, Log: log,
 		Audit: recorder, Version: "1.0.0-test",
-	}); err != nil {
-		h.t.Fatal(err)
-	}
+	})
 	if h.routes, err = h.console.Routes(); err != nil {
 		h.t.Fatal(err)
 	}

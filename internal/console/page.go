@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"path"
@@ -92,28 +93,17 @@ var functions = template.FuncMap{
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
 
-func parseTemplates() (map[string]*template.Template, error) {
-	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html")
-	if err != nil {
-		return nil, fmt.Errorf("parse the layout of the console: %w", err)
-	}
-	files, err := templateFiles.ReadDir("templates")
-	if err != nil {
-		return nil, fmt.Errorf("list the pages of the console: %w", err)
-	}
+// parseTemplates returns the pages by name, each with the layout. The templates are part of the program, so one that is
+// not valid is a panic.
+func parseTemplates() map[string]*template.Template {
+	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html"))
+	files, _ := fs.Glob(templateFiles, "templates/*.html") // the pattern is valid
 	parsed := map[string]*template.Template{}
-	for _, f := range files {
-		name := strings.TrimSuffix(f.Name(), ".html")
-		if name == "layout" {
-			continue
-		}
-		page, err := template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", f.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("parse a page of the console: %w", err)
-		}
-		parsed[name] = page
+	for _, file := range files {
+		page := template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, file))
+		parsed[strings.TrimSuffix(path.Base(file), ".html")] = page
 	}
-	return parsed, nil
+	return parsed
 }
 
 // prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first.
@@ -229,11 +219,9 @@ type fault struct {
 func (c *Console) record(
 	w http.ResponseWriter, r *http.Request, by auth.Principal, action audit.Action, details ...audit.Detail,
 ) {
-	if c.Audit != nil {
-		c.Audit.Record(audit.Event{
-			Time: c.now(), Action: action, Origin: server.OriginOf(w, r, by), Details: details,
-		})
-	}
+	c.Audit.Record(audit.Event{
+		Time: c.now(), Action: action, Origin: server.OriginOf(w, r, by), Details: details,
+	})
 }
 
 // formatBytes returns a size in binary units.

@@ -144,12 +144,10 @@ func (v *instance) openServers(context.Context) (err error) {
 	if h.operations, err = admin.New(v.adminConfig()); err != nil {
 		return err
 	}
-	if h.console, err = console.New(console.Config{
+	h.console = console.New(console.Config{
 		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
 		Version: v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
-	}); err != nil {
-		return fmt.Errorf("open the console: %w", err)
-	}
+	})
 	h.console.SetIssuer(v.issuer.client)
 	routes, err := adminapi.New(h.operations, v.log).Routes()
 	if err != nil {
