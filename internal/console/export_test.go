@@ -17,14 +17,14 @@ func (c *Console) SetClock(now func() time.Time) { c.clock.Store(&now) }
 func (c *Console) Sessions() int {
 	c.sessions.mu.Lock()
 	defer c.sessions.mu.Unlock()
-	return len(c.sessions.open)
+	return len(c.sessions.all)
 }
 
 // EndSessions ends all sessions, as a restart of the server does.
 func (c *Console) EndSessions() {
 	c.sessions.mu.Lock()
 	defer c.sessions.mu.Unlock()
-	clear(c.sessions.open)
+	c.sessions.all = nil
 }
 
 // CookieWithTLS returns the cookie of a console with TLS.

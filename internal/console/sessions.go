@@ -29,18 +29,21 @@ const (
 // as it checks the Authorization header of the API, so a revocation ends the session. A person who signed in at the
 // issuer is checked as the subject of a JWT.
 type session struct {
-	credential string // empty with claims
-	owner      int64  // id of the token or of the subject
+	key        [sha256.Size]byte // hash of the cookie
+	credential string            // empty with claims
+	owner      int64             // id of the token or of the subject
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
 	claims *auth.Claims // of a person who signed in at the issuer; nil: none
 }
 
-// sessions are the sessions of a server by the hash of their cookie. A restart ends them.
+func (s session) isOpen(now time.Time) bool { return now.Sub(s.began) < sessionTimeMax }
+
+// sessions are the sessions of a server. A restart ends them.
 type sessions struct {
-	mu   sync.Mutex
-	open map[[sha256.Size]byte]session // at most sessionsMax; guarded by mu
+	mu  sync.Mutex
+	all []session // the oldest first, at most sessionsMax; guarded by mu
 }
 
 // add starts a session and returns the value of its cookie: 256 random bits. At a limit it ends the oldest session of
@@ -49,41 +52,34 @@ func (s *sessions) add(n session) (cookie string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
 	cookie = base64.RawURLEncoding.EncodeToString(random[:])
+	n.key = sha256.Sum256([]byte(cookie))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[[sha256.Size]byte]session{}
-	}
+	s.all = slices.DeleteFunc(s.all, func(other session) bool { return !other.isOpen(n.began) })
 	count := map[int64]int{}
-	for key, other := range s.open {
-		if n.began.Sub(other.began) >= sessionTimeMax {
-			delete(s.open, key)
-			continue
-		}
+	for _, other := range s.all {
 		count[other.owner]++
 	}
 	switch {
 	case count[n.owner] >= sessionsMaxOfOwner:
-		s.endOldest(func(owner int64) bool { return owner == n.owner })
-	case len(s.open) >= sessionsMax:
+		s.end(func(other session) bool { return other.owner == n.owner })
+	case len(s.all) >= sessionsMax:
 		most := slices.Max(slices.Collect(maps.Values(count)))
-		s.endOldest(func(owner int64) bool { return count[owner] == most })
+		s.end(func(other session) bool { return count[other.owner] == most })
 	}
-	s.open[sha256.Sum256([]byte(cookie))] = n
+	s.all = append(s.all, n)
 	return cookie
 }
 
-// endOldest ends the oldest session whose owner matches. The caller has locked mu.
-func (s *sessions) endOldest(matches func(owner int64) bool) {
-	var oldest *[sha256.Size]byte
-	for key, other := range s.open {
-		if matches(other.owner) && (oldest == nil || other.began.Before(s.open[*oldest].began)) {
-			oldest = &key
-		}
+// end ends the oldest session that matches, and returns it. The caller has locked mu.
+func (s *sessions) end(matches func(session) bool) (ended session, ok bool) {
+	i := slices.IndexFunc(s.all, matches)
+	if i < 0 {
+		return session{}, false
 	}
-	if oldest != nil {
-		delete(s.open, *oldest)
-	}
+	ended = s.all[i]
+	s.all = slices.Delete(s.all, i, i+1)
+	return ended, true
 }
 
 // find returns the session of a cookie that is open at that time.
@@ -91,12 +87,11 @@ func (s *sessions) find(cookie string, now time.Time) (session, bool) {
 	key := sha256.Sum256([]byte(cookie))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.open[key]
-	if ok && now.Sub(found.began) >= sessionTimeMax {
-		delete(s.open, key)
-		ok = false
+	i := slices.IndexFunc(s.all, func(other session) bool { return other.key == key && other.isOpen(now) })
+	if i < 0 {
+		return session{}, false
 	}
-	return found, ok
+	return s.all[i], true
 }
 
 // remove ends the session of a cookie and returns it.
@@ -104,9 +99,7 @@ func (s *sessions) remove(cookie string) (session, bool) {
 	key := sha256.Sum256([]byte(cookie))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.open[key]
-	delete(s.open, key)
-	return found, ok
+	return s.end(func(other session) bool { return other.key == key })
 }
 
 // cookieName returns the name of the cookie. It contains the port of the listener, so two servers on one host have
