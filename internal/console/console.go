@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,6 +82,7 @@ func (c *Console) Browser() *server.Browser {
 // id it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
 func (c *Console) Routes() ([]server.Route, error) {
 	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
+	const file = "/import/{id}"
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
 	}
@@ -110,17 +110,11 @@ func (c *Console) Routes() ([]server.Route, error) {
 
 		{Method: "GET", Path: "/import", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImports},
 		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
-		{Method: "GET", Path: "/import/{id}", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImport},
-		{Method: "POST", Path: "/import/{id}", Scope: create, Untimed: true, Handle: c.importFile},
-		{
-			Method: "GET", Path: "/import/{id}/live", Scope: create, Or: all, Untimed: true, Background: true,
-			Handle: c.serveImport,
-		},
-		{Method: "GET", Path: "/import/{id}/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
-		{
-			Method: "POST", Path: "/import/{id}/cancel", Scope: create, Or: all, Untimed: true,
-			Handle: withForm(c.cancelImport),
-		},
+		{Method: "GET", Path: file, Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImport},
+		{Method: "POST", Path: file, Scope: create, Untimed: true, Handle: c.importFile},
+		{Method: "GET", Path: file + "/live", Scope: create, Or: all, Untimed: true, Background: true, Handle: c.serveImport},
+		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
+		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Untimed: true, Handle: withForm(c.cancelImport)},
 
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential),
@@ -140,9 +134,14 @@ func (c *Console) Routes() ([]server.Route, error) {
 
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
+
+		{Method: "GET", Path: "/reference", Scope: read, Linked: true, Handle: c.showPublicReference},
+		{Method: "GET", Path: "/reference/admin", Scope: read, Linked: true, Handle: c.showAdminReference},
+		{Method: "GET", Path: "/reference/try", Scope: create, Linked: true, Handle: c.showTry},
+		{Method: "POST", Path: "/reference/try", Scope: create, Handle: withForm(c.try)},
 	}
 	files, err := staticRoutes()
-	routes = slices.Concat(routes, c.referenceRoutes(), files)
+	routes = append(routes, files...)
 	for i := range routes {
 		routes[i].Page = true
 	}

@@ -36,6 +36,8 @@ type tile struct {
 	Note  string `json:"note"`
 }
 
+type link struct{ Name, URL string }
+
 // warning is a state that needs the operator.
 type warning struct {
 	Text, Advice string
