@@ -22,9 +22,6 @@ type backups struct {
 }
 
 func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	v := view{Title: "Backups", Notice: map[string]string{
-		"started": "The job has started.", "deleted": "The backup is deleted.",
-	}[r.URL.Query().Get("done")]}
 	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
 	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
@@ -33,8 +30,7 @@ func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Pri
 	}
 	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
 	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
-	v.Content = content
-	return c.render(w, r, http.StatusOK, "backups", v)
+	return c.render(w, r, http.StatusOK, "backups", view{Title: "Backups", Content: content})
 }
 
 func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, form form) error {

@@ -16,9 +16,8 @@ import (
 
 // credentials is the content of the page of credentials.
 type credentials struct {
-	List   []admin.Credential
-	Next   string // cursor of the next page; empty: this is the last page
-	First  bool
+	admin.CredentialPage
+
 	All    bool          // with expired and revoked ones
 	Minted *admin.Minted // with the secret, which no other page shows
 	Fault  string
@@ -61,29 +60,23 @@ func chosen(list []lifetime, value string) (time.Duration, error) {
 }
 
 func (c *Console) showCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	v := view{Notice: map[string]string{
-		"revoked": "The credential is revoked. It ends within a second on every server.",
-	}[r.URL.Query().Get("done")]}
-	return c.renderCredentials(w, r, http.StatusOK, v, credentials{})
+	return c.renderCredentials(w, r, http.StatusOK, credentials{})
 }
 
 // renderCredentials responds with the page of credentials, and adds the list to its content.
-func (c *Console) renderCredentials(
-	w http.ResponseWriter, r *http.Request, status int, v view, content credentials,
-) error {
+func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, status int, content credentials) error {
 	const credentialsOnPage = 40
 	q := r.URL.Query()
-	content.First, content.All = q.Get("cursor") == "", q.Has("all")
-	page, err := c.Operations.Credentials(r.Context(), admin.CredentialQuery{
+	content.All = q.Has("all")
+	var err error
+	content.CredentialPage, err = c.Operations.Credentials(r.Context(), admin.CredentialQuery{
 		Cursor: q.Get("cursor"), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
 	})
 	if err != nil {
 		return err
 	}
-	content.List, content.Next = page.Credentials, page.Next
 	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
-	v.Title, v.Content = "Credentials", content
-	return c.render(w, r, status, "credentials", v)
+	return c.render(w, r, status, "credentials", view{Title: "Credentials", Content: content})
 }
 
 func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
@@ -103,7 +96,7 @@ func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form fo
 	if err != nil {
 		return c.showFault(w, r, n.Name, err)
 	}
-	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
 }
 
 // showFault responds with the form and the message about its values.
@@ -112,7 +105,7 @@ func (c *Console) showFault(w http.ResponseWriter, r *http.Request, name string,
 	if !ok {
 		return err
 	}
-	return c.renderCredentials(w, r, e.Code.Status(), view{}, credentials{Fault: e.Message, Name: name})
+	return c.renderCredentials(w, r, e.Code.Status(), credentials{Fault: e.Message, Name: name})
 }
 
 func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form form) error {
@@ -124,7 +117,7 @@ func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form 
 	if err != nil {
 		return err
 	}
-	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
 }
 
 func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, form form) error {

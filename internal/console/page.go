@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -38,25 +39,32 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type view struct {
 	Title   string
 	Content any
-	Notice  string // the result of a change
+	Notice  string // the result of a change; empty: one of notices, or none
 
 	// render sets the fields below.
-	Nav     []navItem
+	First   bool // the first page of a list
+	Nav     []page
+	Current string // path of the page in Nav
 	Who     string // name of the credential; empty: not signed in
 	Version string
 }
 
-// navItem is a link of the navigation.
-type navItem struct {
-	Path, Name, Icon string
-	Current          bool
+// notices are the results of changes, by the parameter done of the page that shows them.
+var notices = map[string]string{
+	"created":  "The plant is stored.",
+	"replayed": "The store had this plant already, with the same content. Nothing was written.",
+	"revoked":  "The credential is revoked. It ends within a second on every server.",
+	"started":  "The job has started.",
+	"deleted":  "The backup is deleted.",
 }
 
-// pages are the pages of the navigation, each with the scopes that allow it.
-var pages = []struct {
-	path, name, icon string
+// page is a page of the navigation, with the scopes that allow it.
+type page struct {
+	Path, Name, Icon string
 	scopes           auth.Scopes
-}{
+}
+
+var pages = []page{
 	{"/", "Overview", "overview", auth.ScopeAdmin},
 	{"/plants", "Plants", "plants", auth.ScopeRead},
 	{"/import", "Import", "import", auth.ScopeCreate | auth.ScopeAdmin},
@@ -144,13 +152,15 @@ func staticRoutes() ([]server.Route, error) {
 
 // render responds with a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
-	v.Version = c.Version
+	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	v.Current, v.Version = "/"+section, c.Version
+	q := r.URL.Query()
+	v.First, v.Notice = q.Get("cursor") == "", cmp.Or(v.Notice, notices[q.Get("done")])
 	if principal, err := c.session(r); err == nil {
 		v.Who = principal.Name
 		for _, p := range pages {
 			if principal.Scopes&p.scopes != 0 {
-				current := p.path == r.URL.Path || p.path != "/" && strings.HasPrefix(r.URL.Path, p.path+"/")
-				v.Nav = append(v.Nav, navItem{p.path, p.name, p.icon, current})
+				v.Nav = append(v.Nav, p)
 			}
 		}
 	}

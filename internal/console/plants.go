@@ -21,11 +21,9 @@ const plantsOnPage = 50
 
 // plantList is the content of the page of plants.
 type plantList struct {
+	admin.Page
+
 	Name, Tag string // of the search; empty: all plants
-	HasTag    bool
-	Plants    []plant.Record
-	Next      string // cursor of the next page
-	First     bool   // this is the first page
 	End       *admin.SearchEnd
 	CanCreate bool
 	Query     template.URL // the search as a query, for the links; html/template would escape a string again
@@ -52,8 +50,8 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 		return nil
 	}
 	q, search := searchOf(r)
-	list := plantList{Name: q.Name, First: q.Cursor == "", CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
-	list.Tag, list.HasTag = q.Tag.Get()
+	list := plantList{Name: q.Name, CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
+	list.Tag, _ = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
 	if n := c.Operations.Metrics().Plants; n != nil {
 		list.Total = formatCount(float64(*n)) + " stored"
@@ -62,9 +60,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	if search {
 		err = c.findPlants(r, q, &list)
 	} else {
-		var page admin.Page
-		page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
-		list.Plants, list.Next = page.Plants, page.Next
+		list.Page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
 	}
 	if err != nil {
 		return err
@@ -100,14 +96,8 @@ func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Princ
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: record}
-	switch r.URL.Query().Get("done") {
-	case "created":
-		v.Notice = "The plant is stored."
-	case "replayed":
-		v.Notice = "The store had this plant already, with the same content. Nothing was written."
-	}
-	return c.render(w, r, http.StatusOK, "plant", v)
+	title := "Plant " + strconv.FormatInt(id, 10)
+	return c.render(w, r, http.StatusOK, "plant", view{Title: title, Content: record})
 }
 
 // newPlant is the content of the page that creates a plant.

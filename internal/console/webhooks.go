@@ -15,10 +15,9 @@ import (
 
 // webhooks is the content of the page of webhooks.
 type webhooks struct {
-	List  []admin.Webhook
-	Dead  []admin.DeadLetter
-	First bool
-	Next  string // cursor of the next page of dead letters; empty: this is the last page
+	admin.DeadLetterPage
+
+	List []admin.Webhook
 }
 
 // deadOnPage is the number of dead letters on a page.
@@ -36,10 +35,9 @@ func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Pr
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Webhooks", Notice: deadNotice(q), Content: webhooks{
-		List: list.Webhooks, Dead: dead.DeadLetters, First: q.Get("cursor") == "", Next: dead.Next,
-	}}
-	return c.render(w, r, http.StatusOK, "webhooks", v)
+	return c.render(w, r, http.StatusOK, "webhooks", view{
+		Title: "Webhooks", Notice: deadNotice(q), Content: webhooks{dead, list.Webhooks},
+	})
 }
 
 // deadNotice returns the result of a change of dead letters; empty without one.
