@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
 // exportPlants responds with a file of the plants of a search, or of all plants.
@@ -26,73 +27,69 @@ func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	q, search := searchOf(r)
-	list := c.listAll
-	if search {
-		list = c.findAll
-	}
-	written, err := export(c.api.Stream(r.Context(), w), format, func(write func([]plant.Record) error) error {
-		return list(r.Context(), q, write)
-	})
+	written, err := c.export(r, c.api.Stream(r.Context(), w), format)
 	result := "complete"
 	if err != nil {
 		result = "interrupted"
 	}
-	c.record(w, r, principal, audit.PlantsExport, audit.Detail{Key: "file", Value: "console"},
-		audit.Detail{Key: "format", Value: string(format)}, audit.Detail{Key: "result", Value: result},
-		audit.Detail{Key: "written", Value: strconv.FormatInt(written, 10)})
+	by := server.OriginOf(w, r, principal)
+	c.Audit.Record(audit.Event{Time: c.now(), Action: audit.PlantsExport, Origin: by, Details: []audit.Detail{
+		{Key: "file", Value: "console"},
+		{Key: "format", Value: string(format)},
+		{Key: "result", Value: result},
+		{Key: "written", Value: strconv.FormatInt(written, 10)},
+	}})
 	if err != nil {
 		panic(http.ErrAbortHandler) // the browser must not keep an incomplete file
 	}
 	return nil
 }
 
-// export writes a file with the plants that list passes to write, and returns their number.
-func export(
-	w io.Writer, format dump.Format, list func(write func([]plant.Record) error) error,
-) (written int64, err error) {
+// export writes a file with the plants of the search of a request, or with all plants, and returns their number.
+func (c *Console) export(r *http.Request, w io.Writer, format dump.Format) (written int64, err error) {
 	file, err := dump.NewWriter(w, format, dump.None)
 	if err != nil {
 		return 0, err
 	}
-	err = list(func(records []plant.Record) error {
-		for _, p := range records {
+	write := func(plants []plant.Record) error {
+		for _, p := range plants {
 			if err := file.Write(p.NewPlant); err != nil {
-				return fmt.Errorf("write a plant: %w", err)
+				return err
 			}
 			written++
 		}
 		return nil
-	})
+	}
+	q, search := searchOf(r)
+	q.Cursor, q.Limit = "", admin.SearchMax
+	page := c.listPage
+	if search {
+		page = c.findPage
+	}
+	for more := true; more && err == nil; more = q.Cursor != "" {
+		q.Cursor, err = page(r.Context(), q, write)
+	}
 	return written, errors.Join(err, file.Close())
 }
 
-// listAll writes all plants.
-func (c *Console) listAll(ctx context.Context, _ admin.SearchQuery, write func([]plant.Record) error) error {
-	for cursor := ""; ; {
-		page, err := c.Operations.Plants(ctx, admin.PageQuery{Cursor: cursor, Limit: admin.PageMax})
-		if err := errors.Join(err, write(page.Plants)); err != nil {
-			return err
-		}
-		if cursor = page.Next; cursor == "" {
-			return nil
-		}
+// listPage writes the plants of a page, and returns the cursor of the next one; empty: this is the last page.
+func (c *Console) listPage(
+	ctx context.Context, q admin.SearchQuery, write func([]plant.Record) error,
+) (next string, err error) {
+	page, err := c.Operations.Plants(ctx, admin.PageQuery{Cursor: q.Cursor, Limit: admin.PageMax})
+	if err != nil {
+		return "", err
 	}
+	return page.Next, write(page.Plants)
 }
 
-// findAll writes all hits of a search.
-func (c *Console) findAll(ctx context.Context, q admin.SearchQuery, write func([]plant.Record) error) error {
-	q.Cursor, q.Limit = "", admin.SearchMax
-	for {
-		end, err := c.Operations.Search(ctx, q, func(p admin.SearchProgress) error { return write(p.Hits) })
-		switch {
-		case err != nil:
-			return err
-		case end.Reason != admin.Complete && end.Reason != admin.Limited:
-			return fmt.Errorf("the search ended early: %s", end.Reason)
-		}
-		if q.Cursor = end.Next; q.Cursor == "" {
-			return nil
-		}
+// findPage is listPage for the plants of a search.
+func (c *Console) findPage(
+	ctx context.Context, q admin.SearchQuery, write func([]plant.Record) error,
+) (next string, err error) {
+	end, err := c.Operations.Search(ctx, q, func(p admin.SearchProgress) error { return write(p.Hits) })
+	if err == nil && end.Reason != admin.Complete && end.Reason != admin.Limited {
+		err = fmt.Errorf("the search ended early: %s", end.Reason)
 	}
+	return end.Next, err
 }

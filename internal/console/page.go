@@ -18,7 +18,6 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/apidoc"
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -224,15 +223,6 @@ type fault struct {
 	Code    int32
 	Message string
 	Request string // id of the request
-}
-
-// record appends an event of a request to the audit log.
-func (c *Console) record(
-	w http.ResponseWriter, r *http.Request, by auth.Principal, action audit.Action, details ...audit.Detail,
-) {
-	c.Audit.Record(audit.Event{
-		Time: c.now(), Action: action, Origin: server.OriginOf(w, r, by), Details: details,
-	})
 }
 
 // formatBytes returns a size in binary units.
