@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -122,7 +123,7 @@ func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, 
 		part, err := parts.NextPart()
 		switch {
 		case err != nil:
-			return nil, nil, plantErrorOr(err, bad)
+			return nil, nil, errors.Join(err, bad) // the client receives a *plant.Error of err, otherwise bad
 		case part.FormName() == "file" && part.FileName() == "":
 			return nil, nil, plant.InvalidInput("choose a file")
 		case part.FormName() == "file":
@@ -130,7 +131,7 @@ func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, 
 		}
 		text, err := io.ReadAll(io.LimitReader(part, fieldBytesMax))
 		if err != nil {
-			return nil, nil, plantErrorOr(err, bad)
+			return nil, nil, errors.Join(err, bad)
 		}
 		fields[part.FormName()] = string(text)
 	}

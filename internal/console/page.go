@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -208,9 +207,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 		server.WriteJSON(w, e.Code.Status(), server.AppendError(nil, e))
 		return
 	}
-	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{
-		Status: e.Code.Status(), Code: int32(e.Code), Message: e.Message, Request: w.Header().Get("X-Request-Id"),
-	}}
+	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{e, w.Header().Get("X-Request-Id")}}
 	if err := c.render(w, r, e.Code.Status(), "error", v); err != nil {
 		c.Log.Error("console: could not write an error page", "error", err)
 		http.Error(w, e.Message, e.Code.Status())
@@ -219,9 +216,8 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 
 // fault is the content of the error page.
 type fault struct {
-	Status  int
-	Code    int32
-	Message string
+	*plant.Error
+
 	Request string // id of the request
 }
 
@@ -247,12 +243,4 @@ func formatCount(n float64) string {
 		b.WriteRune(d)
 	}
 	return b.String()
-}
-
-// plantErrorOr returns the *plant.Error that err wraps, or other.
-func plantErrorOr(err error, other *plant.Error) *plant.Error {
-	if e, ok := errors.AsType[*plant.Error](err); ok {
-		return e
-	}
-	return other
 }

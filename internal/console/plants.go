@@ -105,8 +105,7 @@ type newPlant struct {
 	ID, Name, Tag string
 	HasTag        bool
 	Body          string // of the refused request; empty: none
-	Fault         string
-	Code          int32
+	Fault         *plant.Error
 	URL           string // of the public operation
 }
 
@@ -131,7 +130,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form)
 		replayed, err = c.Store.Create(trace.FromContext(r.Context()), form.principal, decoded)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
-		n.Body, n.Fault, n.Code = string(body), e.Message, int32(e.Code)
+		n.Body, n.Fault = string(body), e
 		return c.render(w, r, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
 	}
 	if err != nil {
