@@ -51,8 +51,6 @@ func deadNotice(q url.Values) string {
 		return ""
 	case n == 0:
 		return "No dead letter was changed: their address is removed, or another change came before."
-	case q.Has("more"):
-		text += " There are more."
 	}
 	return formatCount(float64(n)) + text
 }
@@ -67,20 +65,16 @@ func changeDead(
 			return err
 		}
 		const callsMax = 20 // each one is a transaction of at most store.DeadBatch dead letters
-		var all admin.DeadLettersChanged
+		changed := int64(0)
 		for more, calls := true, 0; more && calls < callsMax; calls++ {
 			result, err := change(r.Context(), selector, form.by)
 			if err != nil {
 				return err
 			}
-			all.DeadLetters += result.DeadLetters
-			more, all.More = result.More, result.More
+			changed += result.DeadLetters
+			more = result.More
 		}
-		to := "/webhooks?done=" + done + "&n=" + strconv.FormatInt(all.DeadLetters, 10)
-		if all.More {
-			to += "&more=1"
-		}
-		redirect(w, to)
+		redirect(w, "/webhooks?done="+done+"&n="+strconv.FormatInt(changed, 10))
 		return nil
 	}
 }
