@@ -233,14 +233,8 @@ func formatBytes(n float64) string {
 // formatCount returns a number with a narrow space between groups of three digits.
 func formatCount(n float64) string {
 	text := strconv.FormatFloat(n, 'f', 0, 64)
-	digits := strings.TrimPrefix(text, "-")
-	var b strings.Builder
-	b.WriteString(text[:len(text)-len(digits)])
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteRune('\u202f')
-		}
-		b.WriteRune(d)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
 	}
-	return b.String()
+	return text
 }
