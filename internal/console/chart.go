@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,9 @@ type line struct {
 	Name string `json:"name"`
 	Now  string `json:"now"`  // the newest value of the last minute
 	Path string `json:"path"` // of the line
-	Area string `json:"area"` // below the line; empty for all but the first
+	Area string `json:"area"` // below the line; the page shows only the first one
+
+	values []float64 // of the parts of the time; NaN: unknown
 }
 
 // tip is the text of the lines at a time.
@@ -49,55 +52,42 @@ type series struct {
 	value func(sample) float64
 }
 
-// newChart returns the chart of samples. A point is the largest value of its part of the time, because a mean would
-// hide a short peak.
+// newChart returns the chart of the samples of a span. A point is the largest value of its part of the time, because a
+// mean would hide a short peak.
 func newChart(
 	id, title string, samples []sample, to time.Time, span time.Duration, format func(float64) string, list ...series,
 ) chart {
 	from := to.Add(-span)
 	n := min(pointsMax, int(span/sampleEvery))
-	values, newest := make([][]float64, len(list)), make([]float64, len(list))
-	for i := range list {
-		values[i], newest[i] = make([]float64, n), math.NaN()
-		for k := range n {
-			values[i][k] = math.NaN()
-		}
-	}
+	c := chart{ID: id, Title: title, From: from.UTC().Format(time.RFC3339), To: to.UTC().Format(time.RFC3339)}
 	top := 0.0
-	for _, s := range samples {
-		k := min(int(float64(n)*float64(s.at.Sub(from))/float64(span)), n-1)
-		if k < 0 {
-			continue
-		}
-		for i, l := range list {
-			v := l.value(s)
-			if !math.IsNaN(v) && !(values[i][k] >= v) {
-				values[i][k] = v
-				top = max(top, v)
+	for _, l := range list {
+		drawn := line{Name: l.name, Now: "–", values: slices.Repeat([]float64{math.NaN()}, n)}
+		for _, s := range samples {
+			v, k := l.value(s), min(int(float64(n)*float64(s.at.Sub(from))/float64(span)), n-1)
+			if math.IsNaN(v) {
+				continue
 			}
-			if !math.IsNaN(v) && to.Sub(s.at) < time.Minute {
-				newest[i] = v
+			if !(drawn.values[k] >= v) {
+				drawn.values[k], top = v, max(top, v)
+			}
+			if to.Sub(s.at) < time.Minute {
+				drawn.Now = format(v)
 			}
 		}
+		c.Lines = append(c.Lines, drawn)
 	}
 	top = niceTop(top)
-	c := chart{
-		ID: id, Title: title, Top: format(top), Middle: format(top / 2),
-		From: from.UTC().Format(time.RFC3339), To: to.UTC().Format(time.RFC3339),
-	}
-	for i, l := range list {
-		path, area := draw(values[i], top)
-		if i > 0 {
-			area = ""
-		}
-		c.Lines = append(c.Lines, line{Name: l.name, Now: orDash(newest[i], format), Path: path, Area: area})
+	c.Top, c.Middle = format(top), format(top/2)
+	for i, l := range c.Lines {
+		c.Lines[i].Path, c.Lines[i].Area = draw(l.values, top)
 	}
 	for k := range n {
 		t := tip{X: pointX(k, n), At: from.Add(span * time.Duration(k+1) / time.Duration(n)).UTC().Format(time.RFC3339)}
 		known := false
-		for i, l := range list {
-			known = known || !math.IsNaN(values[i][k])
-			t.Text = append(t.Text, l.name+" "+orDash(values[i][k], format))
+		for _, l := range c.Lines {
+			known = known || !math.IsNaN(l.values[k])
+			t.Text = append(t.Text, l.Name+" "+orDash(l.values[k], format))
 		}
 		if known {
 			c.Points = append(c.Points, t)
@@ -145,6 +135,7 @@ func draw(values []float64, top float64) (path, area string) {
 	return line.String(), fill.String()
 }
 
+// number returns a number with at most one decimal.
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
 // niceTop returns the next 1, 2 or 5 times a power of ten.
@@ -179,11 +170,8 @@ func formatRate(v float64) string {
 
 // formatSeconds returns a duration in milliseconds or seconds.
 func formatSeconds(v float64) string {
-	switch {
-	case v >= 1:
-		return strconv.FormatFloat(v, 'f', 1, 64) + " s"
-	case v >= 0.01:
-		return strconv.FormatFloat(v*1000, 'f', 0, 64) + " ms"
+	if v >= 1 {
+		return number(v) + " s"
 	}
-	return strings.TrimSuffix(strconv.FormatFloat(v*1000, 'f', 1, 64), ".0") + " ms"
+	return number(v*1000) + " ms"
 }
