@@ -49,18 +49,11 @@ func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Pr
 	return c.render(w, r, http.StatusOK, "overview", view{Title: "Overview", Content: o})
 }
 
-// live is the response for the script of the overview.
-type live struct {
-	Tiles  []tile  `json:"tiles"`
-	Charts []chart `json:"charts"`
-	Alert  bool    `json:"alert"` // the page shows other warnings, so the script reloads it
-}
-
+// serveLive responds with the parts of the overview that its script replaces.
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
-	return adminapi.Respond(w, http.StatusOK, live{
-		Tiles: o.Tiles, Charts: o.Charts, Alert: o.Digest() != r.URL.Query().Get("shown"),
-	})
+	reload := o.Digest() != r.URL.Query().Get("shown")
+	return adminapi.Respond(w, http.StatusOK, map[string]any{"tiles": o.Tiles, "charts": o.Charts, "alert": reload})
 }
 
 // Digest returns a digest of the parts of the page that the script does not replace.
@@ -164,11 +157,9 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	}
 	c.addBackups(s, add)
 	c.addWebhooks(add)
-	switch expiring := float64(s.CredentialsExpiring); {
-	case expiring == 1:
-		add("One credential expires within 7 days.", "Rotate it.", link{"Credentials", "/credentials"})
-	case expiring > 1:
-		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them.", link{"Credentials", "/credentials"})
+	if n := s.CredentialsExpiring; n > 0 {
+		add("Credentials that expire within 7 days: "+formatCount(float64(n))+".", "Rotate them.",
+			link{"Credentials", "/credentials"})
 	}
 	if c.Open {
 		add("The admin listener requires no credential (--admin-open).",
