@@ -5,7 +5,6 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
-	"strings"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
@@ -55,8 +54,8 @@ func (c *Console) serveImport(w http.ResponseWriter, r *http.Request, principal 
 
 // importFile imports the body of a request of the script, and responds with the state.
 func (c *Console) importFile(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if err := checkMedia(r, "application/octet-stream"); err != nil {
-		return err
+	if r.Header.Get("Content-Type") != "application/octet-stream" {
+		return plant.Errorf(plant.CodeMediaType, "the body must have the type application/octet-stream")
 	}
 	q := r.URL.Query()
 	i, err := c.api.Import(w, r, principal, admin.NewImport{
@@ -69,18 +68,8 @@ func (c *Console) importFile(w http.ResponseWriter, r *http.Request, principal a
 	return adminapi.Respond(w, http.StatusOK, i)
 }
 
-func checkMedia(r *http.Request, media string) error {
-	if given, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); given != media {
-		return plant.Errorf(plant.CodeMediaType, "the body must have the type %s", media)
-	}
-	return nil
-}
-
 // importForm imports the file of a form, and then shows the result.
 func (c *Console) importForm(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if err := checkMedia(r, "multipart/form-data"); err != nil {
-		return err
-	}
 	i, err := c.receiveForm(w, r, principal)
 	if err != nil && i.ID == "" {
 		return err
@@ -113,11 +102,11 @@ func (c *Console) receiveForm(w http.ResponseWriter, r *http.Request, principal 
 // formFile returns the fields of a form, and the file after them.
 func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, err error) {
 	const fieldBytesMax, fieldsMax = 100, 10
-	bad := plant.InvalidInput("the form must have a file after its other fields")
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, nil, bad
+		return nil, nil, plant.Errorf(plant.CodeMediaType, "the body must be a form of the type multipart/form-data")
 	}
+	bad := plant.InvalidInput("the form must have a file after its other fields")
 	fields = map[string]string{}
 	for range fieldsMax {
 		part, err := parts.NextPart()
