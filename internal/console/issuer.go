@@ -25,23 +25,17 @@ func RedirectURL(console *url.URL) string { return console.JoinPath(callbackPath
 
 // issuerSignIn returns the host of the issuer, and the address that starts a sign-in there. The address has the host of
 // the redirect URL, because browsers keep the cookies of each host apart.
-func (c *Console) issuerSignIn(r *http.Request, next string) (issuer, begin string) {
+func (c *Console) issuerSignIn(next string) (issuer, begin string) {
 	client := c.issuer.Load()
 	if client == nil {
 		return "", ""
 	}
-	begin = issuerPath
-	if u, err := url.Parse(client.RedirectURL()); err == nil && !strings.EqualFold(u.Host, r.Host) {
-		begin = strings.TrimSuffix(client.RedirectURL(), callbackPath) + issuerPath
-	}
+	begin = strings.TrimSuffix(client.RedirectURL(), callbackPath) + issuerPath
 	return hostOf(client), begin + "?" + url.Values{"next": {next}}.Encode()
 }
 
 func hostOf(client *oidc.Client) string {
-	u, err := url.Parse(client.Issuer())
-	if err != nil {
-		return ""
-	}
+	u, _ := url.Parse(client.Issuer()) // package oidc has checked it
 	return u.Host
 }
 

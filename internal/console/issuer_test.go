@@ -122,7 +122,7 @@ func TestSignInAtIssuer(t *testing.T) {
 	s := h.surfer(t)
 	host := strings.TrimPrefix(i.URL, "http://")
 	if page := s.get("/sign-in?next=/plants/new"); !strings.Contains(page.body,
-		`href="/sign-in/oidc?next=%2Fplants%2Fnew">Sign in with <bdi>`+host+`</bdi></a>`) {
+		`href="`+s.base+`/sign-in/oidc?next=%2Fplants%2Fnew">Sign in with <bdi>`+host+`</bdi></a>`) {
 		t.Errorf("the sign-in page has %s", page.body)
 	}
 	first := s.get("/sign-in/oidc?next=/plants/new")

@@ -68,7 +68,7 @@ func TestSignInAtProviderInBrowser(t *testing.T) {
 	signIn := func(person string) {
 		t.Helper()
 		b.awaitMain("Sign in to the console " + signInForm + " or Sign in with " + host)
-		b.do(chromedp.Click(chromedp.CSS(`a[href^="/sign-in/oidc"]`)), chromedp.WaitVisible(chromedp.CSS("[name=login]")))
+		b.do(chromedp.Click(chromedp.CSS(`a[href*="/sign-in/oidc"]`)), chromedp.WaitVisible(chromedp.CSS("[name=login]")))
 		if at := evaluate[string](b, "location.origin"); at != issuer {
 			t.Errorf("the browser is at %s", at)
 		}

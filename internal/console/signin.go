@@ -40,7 +40,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Prin
 }
 
 func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, s signIn) error {
-	s.Issuer, s.Begin = c.issuerSignIn(r, s.Next)
+	s.Issuer, s.Begin = c.issuerSignIn(s.Next)
 	return c.render(w, r, status, "sign-in", view{Title: "Sign in", Content: s})
 }
 
