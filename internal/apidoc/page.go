@@ -6,6 +6,8 @@ import (
 	"html/template"
 	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // The files of a page with a document.
@@ -47,9 +49,8 @@ type Server struct{ URL, Description string }
 // Relative reports whether the URL has no host, so that it depends on the address of the document.
 func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
 
-// writeHTML renders the JSON.
-func (d *Document) writeHTML() error {
-	parsed, err := parse(d.JSON)
+func (d *Document) writeHTML(root *yaml.Node) error {
+	parsed, err := parse(root)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // openAPI is the part of an OpenAPI 3.1 document that its page shows.
@@ -21,13 +23,13 @@ type openAPI struct {
 	}
 	Paths      members[members[operation]] // by path and method
 	Components struct {
-		SecuritySchemes members[struct{ Description markdown }]
+		SecuritySchemes members[struct{ Description markdown }] `yaml:"securitySchemes"`
 		Schemas         members[schema]
 		Headers         members[header]
 		Responses       members[response]
 	}
 
-	Groups []group `json:"-"` // the tags with an operation
+	Groups []group `yaml:"-"` // the tags with an operation
 }
 
 // group is the operations of a tag.
@@ -39,19 +41,19 @@ type group struct {
 
 // operation is an operation. Method and Path are its keys in the document.
 type operation struct {
-	Method      string `json:"-"`
-	Path        string `json:"-"`
-	OperationID string
+	Method      string `yaml:"-"`
+	Path        string `yaml:"-"`
+	OperationID string `yaml:"operationId"`
 	Summary     string
 	Description markdown
 	Tags        []string
-	Security    *[]json.RawMessage // empty: requires no credential; nil: as the document says
+	Security    *[]yaml.Node // empty: requires no credential; nil: as the document says
 	Parameters  []parameter
 	RequestBody *struct {
 		Description markdown
 		Required    bool
 		Content     members[content]
-	}
+	} `yaml:"requestBody"`
 	Responses members[response]
 }
 
@@ -68,14 +70,14 @@ type parameter struct {
 
 // response is a response, or a reference to one of the components.
 type response struct {
-	Ref         componentName `json:"$ref"`
+	Ref         componentName `yaml:"$ref"`
 	Description markdown
 	Headers     members[header]
 	Content     members[content]
 }
 
 type header struct {
-	Ref         componentName `json:"$ref"`
+	Ref         componentName `yaml:"$ref"`
 	Description markdown
 	Required    bool
 	Schema      schema
@@ -94,18 +96,20 @@ type content struct {
 
 // schema is a JSON Schema, with the keywords that the documents use.
 type schema struct {
-	Ref                  componentName `json:"$ref"`
+	Ref                  componentName `yaml:"$ref"`
 	Type, Format         string
 	Description          markdown
 	Required             []string
 	Properties           members[schema]
 	Items                *schema
-	OneOf                []schema
-	AdditionalProperties json.RawMessage // a boolean or a schema
+	OneOf                []schema  `yaml:"oneOf"`
+	AdditionalProperties yaml.Node `yaml:"additionalProperties"` // a boolean or a schema
 	Enum                 []literal
-	Minimum, Maximum     json.Number
-	MinLength, MaxLength json.Number
-	MinItems, MaxItems   json.Number
+	Minimum, Maximum     string
+	MinLength            string `yaml:"minLength"`
+	MaxLength            string `yaml:"maxLength"`
+	MinItems             string `yaml:"minItems"`
+	MaxItems             string `yaml:"maxItems"`
 	Pattern              string
 	Default              literal
 	Examples             []literal
@@ -117,16 +121,15 @@ func (s schema) Requires(name string) bool { return slices.Contains(s.Required, 
 // Rules returns the bounds of a value as text.
 func (s schema) Rules() (rules []string) {
 	for _, r := range []struct {
-		low, high json.Number
-		unit      string
+		low, high, unit string
 	}{{s.Minimum, s.Maximum, ""}, {s.MinLength, s.MaxLength, " characters"}, {s.MinItems, s.MaxItems, " items"}} {
 		switch {
 		case r.low != "" && r.high != "":
-			rules = append(rules, r.low.String()+" to "+r.high.String()+r.unit)
+			rules = append(rules, r.low+" to "+r.high+r.unit)
 		case r.low != "":
-			rules = append(rules, "at least "+r.low.String()+r.unit)
+			rules = append(rules, "at least "+r.low+r.unit)
 		case r.high != "":
-			rules = append(rules, "at most "+r.high.String()+r.unit)
+			rules = append(rules, "at most "+r.high+r.unit)
 		}
 	}
 	return rules
@@ -135,8 +138,8 @@ func (s schema) Rules() (rules []string) {
 // Values returns the schema of the other members of an object; nil without one.
 func (s schema) Values() *schema {
 	var values schema
-	if len(s.AdditionalProperties) == 0 || json.Unmarshal(s.AdditionalProperties, &values) != nil {
-		return nil // a boolean
+	if s.AdditionalProperties.Kind != yaml.MappingNode || s.AdditionalProperties.Decode(&values) != nil {
+		return nil // a boolean, or absent
 	}
 	return &values
 }
@@ -153,20 +156,20 @@ func (r *componentName) UnmarshalText(text []byte) error {
 // literal is a JSON value: on one line if it is short, otherwise indented.
 type literal string
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *literal) UnmarshalJSON(text []byte) error {
-	var short, long bytes.Buffer
-	if err := json.Compact(&short, text); err != nil {
-		return err
-	}
-	if err := json.Indent(&long, text, "", "  "); err != nil {
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *literal) UnmarshalYAML(node *yaml.Node) error {
+	text, err := appendNode(nil, node)
+	if err != nil {
 		return err
 	}
 	const bytesOfLine = 72
-	if *l = literal(short.String()); short.Len() > bytesOfLine {
-		*l = literal(long.String())
+	if len(text) > bytesOfLine {
+		var long bytes.Buffer
+		err = json.Indent(&long, text, "", "  ")
+		text = long.Bytes()
 	}
-	return nil
+	*l = literal(text)
+	return err
 }
 
 // member is a member of an object.
@@ -178,21 +181,14 @@ type member[T any] struct {
 // members are the members of an object in the order of the document.
 type members[T any] []member[T]
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (m *members[T]) UnmarshalJSON(text []byte) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if opening, err := d.Token(); err != nil {
-		return err
-	} else if opening != json.Delim('{') {
-		return fmt.Errorf("value must be an object; got %v", opening)
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (m *members[T]) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: the value must be an object", node.Line)
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return err
-		}
-		next := member[T]{Name: name.(string)} // the decoder accepts no other name
-		if err := d.Decode(&next.Value); err != nil {
+	for pair := range slices.Chunk(node.Content, 2) {
+		next := member[T]{Name: pair[0].Value}
+		if err := pair[1].Decode(&next.Value); err != nil {
 			return err
 		}
 		*m = append(*m, next)
@@ -200,10 +196,10 @@ func (m *members[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// parse reads an OpenAPI document in JSON.
-func parse(text []byte) (*openAPI, error) {
+// parse reads an OpenAPI document.
+func parse(root *yaml.Node) (*openAPI, error) {
 	d := &openAPI{}
-	if err := json.Unmarshal(text, d); err != nil {
+	if err := root.Decode(d); err != nil {
 		return nil, err
 	}
 	for _, tag := range d.Tags {
