@@ -50,39 +50,34 @@ func renderBlock(b *strings.Builder, lines []string) (rest []string) {
 // renderTable renders a table. Its second line separates the head. A table that is wider than the window scrolls, so
 // the keyboard must reach it.
 func renderTable(b *strings.Builder, lines []string) {
-	b.WriteString(`<div class="table" tabindex="0"><table>`)
-	for i, line := range lines {
-		open, end := "<td>", "</td>"
-		switch i {
-		case 0:
-			open, end = `<th scope="col">`, "</th>"
-			b.WriteString("<thead>")
-		case 1:
-			b.WriteString("</thead><tbody>")
-			continue
-		}
-		b.WriteString("<tr>")
-		for _, cell := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|") {
-			b.WriteString(open + renderSpan(strings.TrimSpace(cell)) + end)
-		}
-		b.WriteString("</tr>")
+	b.WriteString(`<div class="table" tabindex="0"><table><thead>`)
+	b.WriteString(renderRow(lines[0], `<th scope="col">`, "</th>") + "</thead><tbody>")
+	for _, line := range lines[min(2, len(lines)):] {
+		b.WriteString(renderRow(line, "<td>", "</td>"))
 	}
 	b.WriteString("</tbody></table></div>")
+}
+
+// renderRow renders a row of a table, with each cell between open and end.
+func renderRow(line, open, end string) string {
+	row := "<tr>"
+	for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+		row += open + renderSpan(strings.TrimSpace(cell)) + end
+	}
+	return row + "</tr>"
 }
 
 // renderSpan renders the code and the strong text of a paragraph or a cell.
 func renderSpan(text string) string {
 	var b strings.Builder
-	for i, part := range strings.Split(text, "`") {
+	for i, part := range strings.Split(template.HTMLEscapeString(text), "`") {
 		if i%2 == 1 {
-			b.WriteString("<code>" + template.HTMLEscapeString(part) + "</code>")
+			b.WriteString("<code>" + part + "</code>")
 			continue
 		}
 		for k, words := range strings.Split(part, "**") {
 			if k%2 == 1 {
-				words = "<strong>" + template.HTMLEscapeString(words) + "</strong>"
-			} else {
-				words = template.HTMLEscapeString(words)
+				words = "<strong>" + words + "</strong>"
 			}
 			b.WriteString(words)
 		}
