@@ -46,12 +46,11 @@ func New(source []byte, texts map[string]string, entries []plant.Entry) (*Docume
 }
 
 func errorTable(entries []plant.Entry) string {
-	var table strings.Builder
-	table.WriteString("| error | name | meaning |\n|---|---|---|\n")
+	table := []string{"| error | name | meaning |", "|---|---|---|"}
 	for _, e := range entries {
-		fmt.Fprintf(&table, "| %d | %s | %s |\n", e.Code, e.Name, e.Meaning)
+		table = append(table, fmt.Sprintf("| %d | %s | %s |", e.Code, e.Name, e.Meaning))
 	}
-	return strings.TrimSuffix(table.String(), "\n")
+	return strings.Join(table, "\n")
 }
 
 // replace replaces the names in braces, and removes the comments, which are only for readers of the source. A text with
