@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // for the templates and the files of the page
 	"html/template"
+	"path"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ var (
 
 var (
 	documentTemplate = template.Must(template.New("document").Funcs(template.FuncMap{
-		"lower": strings.ToLower, "kind": statusKind,
+		"lower": strings.ToLower, "kind": statusKind, "component": path.Base, // the last segment of a $ref
 	}).Parse(documentText))
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )

@@ -70,14 +70,14 @@ type parameter struct {
 
 // response is a response, or a reference to one of the components.
 type response struct {
-	Ref         componentName `yaml:"$ref"`
+	Ref         string `yaml:"$ref"`
 	Description markdown
 	Headers     members[header]
 	Content     members[content]
 }
 
 type header struct {
-	Ref         componentName `yaml:"$ref"`
+	Ref         string `yaml:"$ref"`
 	Description markdown
 	Required    bool
 	Schema      schema
@@ -96,7 +96,7 @@ type content struct {
 
 // schema is a JSON Schema, with the keywords that the documents use.
 type schema struct {
-	Ref                  componentName `yaml:"$ref"`
+	Ref                  string `yaml:"$ref"` // within the document
 	Type, Format         string
 	Description          markdown
 	Required             []string
@@ -142,15 +142,6 @@ func (s schema) Values() *schema {
 		return nil // a boolean, or absent
 	}
 	return &values
-}
-
-// componentName is the last segment of a $ref within the document: the name of a component.
-type componentName string
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (r *componentName) UnmarshalText(text []byte) error {
-	*r = componentName(text[bytes.LastIndexByte(text, '/')+1:])
-	return nil
 }
 
 // literal is a JSON value: on one line if it is short, otherwise indented.
