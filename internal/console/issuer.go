@@ -97,7 +97,7 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 		c.recordRefusal(w, r, principal, "oidc", fault)
 		return c.refuseSignIn(w, r, p.Next, fault)
 	}
-	next := c.startSession(w, r, principal, session{claims: claims, began: c.now()}, "oidc", p.Next)
+	next := c.startSession(w, r, principal, session{claims: claims}, "oidc", p.Next)
 	return c.continueTo(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
 }
 

@@ -187,7 +187,6 @@ func secure(h http.Header) {
 // a script and as a page for people.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error) {
 	if e.Code.Status() == http.StatusUnauthorized {
-		to := signInPath
 		q := url.Values{}
 		if r.Method == http.MethodGet && r.URL.Path != "/" && r.URL.Path != "/live" {
 			q.Set("next", r.URL.RequestURI())
@@ -197,10 +196,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 			c.setCookie(w, r, "")
 			q.Set("ended", "1")
 		}
-		if len(q) > 0 {
-			to += "?" + q.Encode()
-		}
-		redirect(w, to)
+		redirect(w, (&url.URL{Path: signInPath, RawQuery: q.Encode()}).String())
 		return
 	}
 	if r.Header.Get("Accept") == "application/json" {

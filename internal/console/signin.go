@@ -52,17 +52,26 @@ func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next stri
 // signIn checks a token or a sign-in code, and starts a session.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) error {
 	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
-	principal, n, err := c.newSession(w, r, credential)
+	n, way := session{credential: credential}, "token"
+	principal, err := server.Authenticate(w, r, credential)
+	_, invalid := errors.AsType[*auth.Invalid](err)
+	switch {
+	case invalid:
+		err = errBadCredential
+	case err != nil:
+	case principal.Scopes == auth.ScopeConsole:
+		n.minted, way = true, "code"
+		n.credential, principal, err = c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
+	case principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0:
+		err = plant.Errorf(plant.CodeScopeMissing,
+			"the token has neither the scope admin nor the scope plants:read; use another token")
+	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		c.recordRefusal(w, r, principal, "token", e)
 		return c.refuseSignIn(w, r, next, e)
 	}
 	if err != nil {
 		return err
-	}
-	way := "token"
-	if n.minted {
-		way = "code"
 	}
 	redirect(w, c.startSession(w, r, principal, n, way, next))
 	return nil
@@ -72,10 +81,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) erro
 func (c *Console) startSession(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
 ) string {
-	if old := c.cookieOf(r); old != "" {
-		c.sessions.remove(old)
-	}
-	n.owner = principal.TokenID
+	c.sessions.remove(c.cookieOf(r)) // of the session before, if there is one
+	n.owner, n.began = principal.TokenID, c.now()
 	cookie := c.sessions.add(n)
 	c.Audit.SignedIn(server.OriginOf(w, r, principal), principal.Scopes.Has(auth.ScopeAdmin),
 		audit.Detail{Key: "console", Value: way})
@@ -96,28 +103,6 @@ func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.
 		origin.Actor.ID = ""
 	}
 	c.Audit.SignInRefused(origin, way)
-}
-
-// newSession returns the session of a credential, and its principal.
-func (c *Console) newSession(
-	w http.ResponseWriter, r *http.Request, credential string,
-) (auth.Principal, session, error) {
-	now := c.now()
-	principal, err := server.Authenticate(w, r, credential)
-	if _, ok := errors.AsType[*auth.Invalid](err); ok {
-		err = errBadCredential
-	}
-	switch {
-	case err != nil:
-		return principal, session{}, err
-	case principal.Scopes == auth.ScopeConsole:
-		minted, principal, err := c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
-		return principal, session{credential: minted, began: now, minted: true}, err
-	case principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0:
-		return principal, session{}, plant.Errorf(plant.CodeScopeMissing,
-			"the token has neither the scope admin nor the scope plants:read; use another token")
-	}
-	return principal, session{credential: credential, began: now}, nil
 }
 
 var errBadCredential = plant.Errorf(plant.CodeCredentialInvalid, "This token or code is not valid. "+
