@@ -96,13 +96,17 @@ func (n reading) since(last reading) sample {
 			more = append(more, name)
 		}
 	}
+	latency := slices.Clone(n.Latency) // of the creates since then
+	for i := range min(len(latency), len(last.Latency)) {
+		latency[i].Count -= last.Latency[i].Count
+	}
 	return sample{
 		at:           n.at,
 		creates:      (n.Created - last.Created) / seconds,
 		serverErrors: (n.ServerErrors - last.ServerErrors) / seconds,
 		clientErrors: (n.ClientErrors - last.ClientErrors) / seconds,
-		p50:          quantile(0.5, last.Latency, n.Latency),
-		p99:          quantile(0.99, last.Latency, n.Latency),
+		p50:          quantile(0.5, latency),
+		p99:          quantile(0.99, latency),
 		plants:       orNaN(n.Plants),
 		store:        orNaN(n.StoreBytes),
 		wal:          orNaN(n.WALBytes),
@@ -113,33 +117,25 @@ func (n reading) since(last reading) sample {
 	}
 }
 
-// quantile returns a quantile of the values that a histogram counted between two readings, with linear interpolation in
-// a bucket, as histogram_quantile of Prometheus; NaN without values.
-func quantile(q float64, from, to []admin.Bucket) float64 {
-	before := func(i int) float64 {
-		if i < len(from) {
-			return from[i].Count
-		}
-		return 0
-	}
-	if len(to) == 0 {
+// quantile returns a quantile of the values that a histogram counted, with linear interpolation in a bucket, as
+// histogram_quantile of Prometheus; NaN without values.
+func quantile(q float64, buckets []admin.Bucket) float64 {
+	if len(buckets) == 0 {
 		return math.NaN()
 	}
-	last := len(to) - 1
-	rank := q * (to[last].Count - before(last))
+	rank := q * buckets[len(buckets)-1].Count
 	if rank <= 0 {
 		return math.NaN()
 	}
 	low, below := 0.0, 0.0
-	for i, b := range to {
-		count := b.Count - before(i)
-		if count >= rank {
+	for _, b := range buckets {
+		if b.Count >= rank {
 			if math.IsInf(b.Bound, 1) {
 				return low
 			}
-			return low + (b.Bound-low)*(rank-below)/(count-below)
+			return low + (b.Bound-low)*(rank-below)/(b.Count-below)
 		}
-		low, below = b.Bound, count
+		low, below = b.Bound, b.Count
 	}
 	return low
 }
