@@ -133,9 +133,5 @@ func (c *Console) downloadRejects(w http.ResponseWriter, r *http.Request, princi
 
 func (c *Console) cancelImport(w http.ResponseWriter, r *http.Request, form form) error {
 	i, err := c.Operations.CancelImport(r.Context(), r.PathValue("id"), form.principal)
-	if err != nil {
-		return err
-	}
-	redirect(w, "/import/"+i.ID)
-	return nil
+	return redirectAfter(w, err, "/import/"+i.ID)
 }

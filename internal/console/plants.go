@@ -58,7 +58,12 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	}
 	var err error
 	if search {
-		err = c.findPlants(r, q, &list)
+		var end admin.SearchEnd
+		end, err = c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
+			list.Plants = append(list.Plants, p.Hits...)
+			return nil
+		})
+		list.End, list.Next = &end, end.Next
 	} else {
 		list.Page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
 	}
@@ -66,16 +71,6 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 		return err
 	}
 	return c.render(w, r, http.StatusOK, "plants", view{Title: "Plants", Content: list})
-}
-
-// findPlants adds the hits of a search to a list.
-func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantList) error {
-	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
-		list.Plants = append(list.Plants, p.Hits...)
-		return nil
-	})
-	list.End, list.Next = &end, end.Next
-	return err
 }
 
 // streamPlants streams a search for the script.
@@ -122,7 +117,6 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form)
 		ID: strings.TrimSpace(form.Get("id")), Name: form.Get("name"), Tag: form.Get("tag"), HasTag: form.Has("has-tag"),
 		URL: c.operationURL(),
 	}
-	n.HasTag = n.HasTag || n.Tag != ""
 	body := n.body()
 	decoded, err := plant.Decode(body)
 	replayed := false
@@ -157,7 +151,7 @@ func (n newPlant) body() []byte {
 		body = plant.AppendString(body, n.ID)
 	}
 	body = plant.AppendString(append(body, `,"name":`...), n.Name)
-	if n.HasTag {
+	if n.HasTag || n.Tag != "" {
 		body = plant.AppendString(append(body, `,"tag":`...), n.Tag)
 	}
 	return append(body, '}')
