@@ -80,15 +80,11 @@ func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, stat
 }
 
 func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
-	var err error
-	n := admin.NewToken{Name: form.Get("name")}
-	for _, name := range form.Values["scope"] {
-		scope, errScope := auth.ParseScopes(name)
-		n.Scopes, err = n.Scopes|scope, errors.Join(err, errScope)
-	}
+	scopes, err := auth.ParseScopes(strings.Join(form.Values["scope"], " "))
 	if err != nil {
 		return plant.InvalidInput("choose one or more of the scopes of the form")
 	}
+	n := admin.NewToken{Name: form.Get("name"), Scopes: scopes}
 	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
 		return c.showFault(w, r, n.Name, err)
 	}
