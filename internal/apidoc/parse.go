@@ -79,7 +79,6 @@ type response struct {
 type header struct {
 	Ref         string `yaml:"$ref"`
 	Description markdown
-	Required    bool
 	Schema      schema
 	Example     literal
 }
