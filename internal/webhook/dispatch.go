@@ -70,13 +70,15 @@ func (d *dispatcher) due() time.Time {
 
 // round stores the results, and claims deliveries and starts their attempts.
 func (d *dispatcher) round(now time.Time) {
-	claim := store.Claim{Most: d.claims(now), Lease: d.lease()}
+	// Those that wait for a free slot, and one more.
+	attemptsMax := (claimsEach + 1) * d.config.Timeout
+	claim := store.Claim{Most: d.claims(now), Lease: attemptsMax + leaseMargin}
 	d.last, d.woken = now, false
 	taken, ok := d.take(d.sending, claim, roundTimeMax)
 	if !ok {
 		return
 	}
-	deadline := now.Add(claim.Lease - leaseMargin)
+	deadline := now.Add(attemptsMax)
 	for _, delivery := range taken {
 		key := deliveryKey{delivery.Webhook, delivery.Plant.ID}
 		r := d.byID[delivery.Webhook]
@@ -90,11 +92,6 @@ func (d *dispatcher) round(now time.Time) {
 	}
 	d.tokens -= float64(len(taken))
 	d.woken = len(taken) > 0 || d.tokens < 1 // there may be more
-}
-
-// lease is long enough for the attempts that wait for a free slot, and for one attempt.
-func (d *dispatcher) lease() time.Duration {
-	return (claimsEach+1)*d.config.Timeout + leaseMargin
 }
 
 // claims returns the most deliveries to claim for each webhook.
