@@ -52,9 +52,8 @@ func (h *history) since(at time.Time) []sample {
 	return slices.DeleteFunc(slices.Clone(h.samples), func(s sample) bool { return !s.at.After(at) })
 }
 
-// sample prepares the pages, and samples the metrics until Close.
+// sample samples the metrics until Close.
 func (c *Console) sample() {
-	c.prepare()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	last := c.read()

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -110,13 +109,6 @@ func parseTemplates() map[string]*template.Template {
 		parsed[strings.TrimSuffix(path.Base(file), ".html")] = page
 	}
 	return parsed
-}
-
-// prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first.
-func (c *Console) prepare() {
-	for _, page := range c.templates {
-		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
-	}
 }
 
 // staticRoutes returns the routes of the files of the pages.
