@@ -75,13 +75,10 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 	result := result{receiver: r, delivery: d, outcome: unsent}
 	select {
 	case r.slots <- struct{}{}:
-	case <-s.sending.Done():
+	case <-s.retired.Done():
 		return result
 	}
 	defer func() { <-r.slots }()
-	if s.retired.Err() != nil {
-		return result
-	}
 	start := time.Now()
 	if deadline.Sub(start) < s.config.Timeout {
 		return result
