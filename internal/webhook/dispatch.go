@@ -29,7 +29,6 @@ type dispatcher struct {
 	woken    bool                   // there may be new events
 	failing  bool                   // the last round failed
 	warned   bool                   // the log has a warning about that
-	turn     int                    // receiver that claims first
 }
 
 type deliveryKey struct{ webhook, plant int64 }
@@ -81,7 +80,7 @@ func (d *dispatcher) round(now time.Time) {
 	deadline := now.Add(attemptsMax)
 	for _, delivery := range taken {
 		key := deliveryKey{delivery.Webhook, delivery.Plant.ID}
-		r := d.byID[delivery.Webhook]
+		r := d.receivers[delivery.Webhook]
 		if d.inFlight[key] { // the clock of the engine was set forward
 			continue
 		}
@@ -101,12 +100,10 @@ func (d *dispatcher) claims(now time.Time) map[int64]int {
 	d.tokens = min(d.tokens+rate*now.Sub(d.last).Seconds(), max(1, rate*burst.Seconds()))
 	budget := max(0, int(d.tokens))
 	most := map[int64]int{}
-	d.turn++
-	for i := range d.receivers {
-		r := d.receivers[(d.turn+i)%len(d.receivers)]
+	for id, r := range d.receivers { // in random order, so no webhook always claims first
 		n := min(budget, r.room(now, d.config.Concurrency*claimsEach))
 		if n > 0 {
-			most[r.webhook.ID] = n
+			most[id] = n
 			budget -= n
 		}
 	}
@@ -142,7 +139,7 @@ func (d *dispatcher) take(
 // release ends the claim of a delivery.
 func (d *dispatcher) release(webhook, plant int64) {
 	delete(d.inFlight, deliveryKey{webhook, plant})
-	d.byID[webhook].claimed--
+	d.receivers[webhook].claimed--
 }
 
 // collect records the result of an attempt.

@@ -71,8 +71,8 @@ func (s *Sender) count() {
 	if err != nil {
 		return // the dispatcher logs it
 	}
-	for _, r := range s.receivers {
-		t := totals[r.webhook.ID]
+	for id, r := range s.receivers {
+		t := totals[id]
 		s.metrics.set(r, t)
 		r.mu.Lock()
 		r.status.Dead = t.Dead
@@ -90,7 +90,7 @@ type metrics struct {
 	pending, oldest, deadLetters *prometheus.GaugeVec
 }
 
-func newMetrics(registerer prometheus.Registerer, receivers []*receiver) *metrics {
+func newMetrics(registerer prometheus.Registerer, receivers map[int64]*receiver) *metrics {
 	to, address := promauto.With(registerer), []string{"address"}
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return to.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, address)

@@ -21,9 +21,9 @@ func (s *Sender) Status() map[int64]Status {
 	if s == nil {
 		return all
 	}
-	for _, r := range s.receivers {
+	for id, r := range s.receivers {
 		r.mu.Lock()
-		all[r.webhook.ID] = r.status
+		all[id] = r.status
 		r.mu.Unlock()
 	}
 	return all

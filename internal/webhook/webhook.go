@@ -49,8 +49,7 @@ type Sender struct {
 	client  *http.Client
 	metrics *metrics
 
-	receivers []*receiver
-	byID      map[int64]*receiver
+	receivers map[int64]*receiver // by Webhook.ID
 
 	sending context.Context    // of the attempts, the rounds and the maintenance
 	cancel  context.CancelFunc // of sending
@@ -76,17 +75,16 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		config: c, client: newClient(&c), byID: map[int64]*receiver{},
+		config: c, client: newClient(&c), receivers: map[int64]*receiver{},
 		results: make(chan result, len(c.URLs)*c.Concurrency*claimsEach),
 	}
 	s.sending, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.retired, s.retire = context.WithCancel(s.sending)
 	for _, w := range all {
 		if w.Active {
-			r := &receiver{
+			s.receivers[w.ID] = &receiver{
 				webhook: w, slots: make(chan struct{}, c.Concurrency), log: c.Log, status: Status{Address: w.Address()},
 			}
-			s.receivers, s.byID[w.ID] = append(s.receivers, r), r
 		}
 	}
 	s.metrics = newMetrics(c.Metrics, s.receivers)
