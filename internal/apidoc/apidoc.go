@@ -115,9 +115,8 @@ func appendNode(dst []byte, node *yaml.Node) ([]byte, error) {
 func appendNodes(dst []byte, node *yaml.Node, opening, closing byte) ([]byte, error) {
 	dst = append(dst, opening)
 	for i, child := range node.Content {
-		isValue := node.Kind == yaml.MappingNode && i%2 == 1
 		switch {
-		case isValue:
+		case node.Kind == yaml.MappingNode && i%2 == 1: // a value, after its name
 			dst = append(dst, ':')
 		case i > 0:
 			dst = append(dst, ',')
