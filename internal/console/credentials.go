@@ -85,23 +85,18 @@ func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form fo
 		return plant.InvalidInput("choose one or more of the scopes of the form")
 	}
 	n := admin.NewToken{Name: form.Get("name"), Scopes: scopes}
-	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
-		return c.showFault(w, r, n.Name, err)
+	n.Lifetime, err = chosen(lifetimes, form.Get("lifetime"))
+	var minted admin.Minted
+	if err == nil {
+		minted, err = c.Operations.Mint(r.Context(), n, form.by)
 	}
-	minted, err := c.Operations.Mint(r.Context(), n, form.by)
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		return c.renderCredentials(w, r, e.Code.Status(), credentials{Fault: e.Message, Name: n.Name})
+	}
 	if err != nil {
-		return c.showFault(w, r, n.Name, err)
-	}
-	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
-}
-
-// showFault responds with the form and the message about its values.
-func (c *Console) showFault(w http.ResponseWriter, r *http.Request, name string, err error) error {
-	e, ok := errors.AsType[*plant.Error](err)
-	if !ok {
 		return err
 	}
-	return c.renderCredentials(w, r, e.Code.Status(), credentials{Fault: e.Message, Name: name})
+	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
 }
 
 func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form form) error {
