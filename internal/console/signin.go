@@ -58,7 +58,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) erro
 	switch {
 	case invalid:
 		err = errBadCredential
-	case err != nil:
+	case err != nil: // the store or a limit refused it
 	case principal.Scopes == auth.ScopeConsole:
 		n.minted, way = true, "code"
 		n.credential, principal, err = c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
