@@ -23,12 +23,12 @@ INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, plant FROM 
 INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks ON CONFLICT (url) DO UPDATE SET active = TRUE
 INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
 SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
 SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
+SELECT coalesce(max(id), 0) + 1 FROM tokens
 SELECT coalesce(move_state, '') FROM plantstore
 SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
@@ -90,7 +90,6 @@ UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, rea
 UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)
 UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
-UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3
 WITH created AS (INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ON CONFLICT (id) DO NOTHING RETURNING id, created_at), events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created) SELECT id FROM created
 WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active) ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING created_at, plant) INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active ON CONFLICT (webhook, plant) DO NOTHING
 begin

@@ -61,19 +61,11 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 // InsertToken implements store.Tx. The transaction has locked the row of plantstore, and the token with the highest id
 // is never deleted.
 func (s statements) InsertToken(t auth.Token) (auth.Token, error) {
-	err := s.q.QueryRow(s.ctx, `INSERT INTO tokens
-		(id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
-		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, nullTime(t.ExpiresAt), nullTime(t.RevokedAt),
-		nullText(t.Prefix), nullText(string(t.Kind)), nullText(t.Issuer), nullText(t.Identifier)).Scan(&t.ID)
-	return t, err
-}
-
-// SetEnds implements store.Tx.
-func (s statements) SetEnds(t auth.Token) error {
-	_, err := s.exec("UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3",
-		nullTime(t.RevokedAt), nullTime(t.ExpiresAt), t.ID)
-	return err
+	err := s.q.QueryRow(s.ctx, "SELECT coalesce(max(id), 0) + 1 FROM tokens").Scan(&t.ID)
+	if err != nil {
+		return t, err
+	}
+	return t, s.PutToken(t)
 }
 
 // PutToken implements store.Tx.

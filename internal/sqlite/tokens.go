@@ -131,12 +131,6 @@ func (s statements) PutToken(t auth.Token) error {
 		tokenValues(t.ID, t)...)
 }
 
-// SetEnds implements store.Tx.
-func (s statements) SetEnds(t auth.Token) error {
-	return s.changeToken(t.ID, "UPDATE tokens SET expires_at = ?, revoked_at = ? WHERE id = ?",
-		t.ExpiresAt, t.RevokedAt, t.ID)
-}
-
 // DeleteExpired implements store.Tx.
 func (s statements) DeleteExpired(t auth.Token) error {
 	const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"

@@ -45,9 +45,6 @@ type Tx interface {
 	// InsertToken stores a new token and returns it with its id. No id is used twice.
 	InsertToken(t auth.Token) (auth.Token, error)
 
-	// SetEnds stores the times of expiry and revocation of a token.
-	SetEnds(t auth.Token) error
-
 	// PutToken stores a token with its id. Of a stored token it updates the times of expiry, revocation and last use.
 	PutToken(t auth.Token) error
 

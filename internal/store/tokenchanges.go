@@ -87,7 +87,7 @@ func (c *Changes) RotateToken(
 			return ErrNotFound
 		}
 		for _, ended := range r.Ended {
-			if err := tx.SetEnds(ended); err != nil {
+			if err := tx.PutToken(ended); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (c *Changes) RevokeTokens(
 		}
 		for i := range revoked {
 			revoked[i].RevokedAt = time.UnixMicro(at.UnixMicro()).UTC() // as stored
-			if err := tx.SetEnds(revoked[i]); err != nil {
+			if err := tx.PutToken(revoked[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -180,7 +180,7 @@ func revokeIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
 		return stored, nil
 	}
 	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
-	return stored, tx.SetEnds(stored)
+	return stored, tx.PutToken(stored)
 }
 
 // insertIdentity stores a subject or a revoked JWT.
