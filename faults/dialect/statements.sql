@@ -8,7 +8,7 @@ DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) LIMIT $3)
-DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))
+DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2
 DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
@@ -18,8 +18,6 @@ INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
-INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, dead_at, attempts, reason) SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)
-INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)
 INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks ON CONFLICT (url) DO UPDATE SET active = TRUE
 INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
@@ -83,8 +81,8 @@ UPDATE plantstore SET move_state = NULL
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)
-UPDATE plantstore_deliveries AS d SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = coalesce(f.reason, d.reason) FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason) WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease
 UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)
+UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, reason = coalesce($4, reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7
 UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = pg_catalog.concat($2::text, CASE WHEN reason IS NOT NULL THEN $5::text END, reason) WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)
 UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)
@@ -95,10 +93,12 @@ WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SE
 begin
 commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
+copy "plantstore_deliveries" ( "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" ) from stdin binary;
 copy "plantstore_outbox" ( "created_at", "plant" ) from stdin binary;
 rollback
 select "created_at", "plant" from "plantstore_outbox"
 select "id", "name", "tag", "created_at", "created_by" from "plants"
+select "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" from "plantstore_deliveries"
 show transaction_read_only
 
 -- Only in the source of a move

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -97,7 +96,7 @@ func (b *sortedBatch) copyOnCitus(ctx context.Context, c *pgx.Conn, events bool)
 		return false, nil
 	}
 	if err == nil && events {
-		err = b.copyEvents(ctx, tx)
+		err = copyEvents(ctx, tx, b.events(b.ids))
 	}
 	if err != nil {
 		return false, err
@@ -135,8 +134,7 @@ func (b *sortedBatch) createByValues(ctx context.Context, c *pgx.Conn, events bo
 			return nil
 		}
 		slices.Sort(created)
-		_, err := tx.Exec(ctx, insertOutboxSQL, b.timesOf(created), created)
-		return err
+		return copyEvents(ctx, tx, b.events(created))
 	})
 	return created, err
 }
@@ -151,15 +149,4 @@ func (b *sortedBatch) insertValues(ctx context.Context, to querier, from, end in
 		args = append(args, b.ids[at], b.names[at], b.tags[at], b.createdAt[at], b.createdBy[at])
 	}
 	return collect(ctx, to, pgx.RowTo[int64], insertValuesSQL(rows), args...)
-}
-
-// timesOf returns the creation times of plants, given their ids in ascending order.
-func (b *sortedBatch) timesOf(ids []int64) []time.Time {
-	times := make([]time.Time, 0, len(ids))
-	for at, id := range b.ids {
-		if len(times) < len(ids) && ids[len(times)] == id {
-			times = append(times, b.createdAt[at])
-		}
-	}
-	return times
 }

@@ -192,14 +192,23 @@ func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn) error {
 		if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil || !events {
 			return err
 		}
-		return b.copyEvents(ctx, tx)
+		return copyEvents(ctx, tx, b.events(b.ids))
 	})
 }
 
-// copyEvents writes the events of all plants.
-func (b *sortedBatch) copyEvents(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
-		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
+// events returns the rows of copyEvents for the created plants, given their ids in ascending order.
+func (b *sortedBatch) events(created []int64) (rows [][]any) {
+	for i, id := range b.ids {
+		if _, ok := slices.BinarySearch(created, id); ok {
+			rows = append(rows, []any{b.createdAt[i], id})
+		}
+	}
+	return rows
+}
+
+// copyEvents writes events: the creation times and the ids of plants.
+func copyEvents(ctx context.Context, tx pgx.Tx, rows [][]any) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"}, pgx.CopyFromRows(rows))
 	return err
 }
 

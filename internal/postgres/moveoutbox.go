@@ -25,19 +25,17 @@ func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, e
 	return append(deliveries, events...), classify(err)
 }
 
-// insertOutboxSQL writes events.
-const insertOutboxSQL = `INSERT INTO plantstore_outbox (created_at, plant)
-	SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)`
-
 // PutOutbox implements move.Destination.
 func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
-	var events, d deliveryColumns
+	var events, deliveries [][]any
 	for _, r := range rows {
 		if r.Webhook == 0 {
-			events.add(r)
-		} else {
-			d.add(r)
+			events = append(events, []any{r.Since, r.Plant})
+			continue
 		}
+		deliveries = append(deliveries, []any{
+			r.Webhook, r.Plant, r.Since, nullTime(r.DueAt), nullTime(r.DeadAt), r.Attempts, nullText(r.Reason),
+		})
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.checkWritable(ctx, tx); err != nil {
@@ -52,15 +50,12 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, insertOutboxSQL, events.since, events.plants); err != nil {
+		if err := copyEvents(ctx, tx, events); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO plantstore_deliveries
-			(webhook, plant, since, due_at, dead_at, attempts, reason)
-			SELECT webhook, plant, since, due_at, dead_at, attempts, reason
-			FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
-				$7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)`,
-			d.webhooks, d.plants, d.since, d.due, d.dead, d.attempts, d.reasons); err != nil {
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_deliveries"},
+			[]string{"webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason"},
+			pgx.CopyFromRows(deliveries)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, setWebhooksSQL)

@@ -181,52 +181,20 @@ func (e *Engine) changeOutbox(ctx context.Context, change func(s statements, now
 	}))
 }
 
-// Settle implements store.Deliveries.
+// Settle implements store.Deliveries. It sends all statements at once.
 func (s statements) Settle(results []store.DeliveryResult, now time.Time) error {
-	var done, failed deliveryColumns
+	var batch pgx.Batch
 	for _, r := range results {
 		if r.Done {
-			done.add(store.OutboxRow{Webhook: r.Webhook, Plant: r.Plant})
+			batch.Queue("DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2", r.Webhook, r.Plant)
 			continue
 		}
 		due, dead := r.Times(now)
-		failed.add(store.OutboxRow{
-			Webhook: r.Webhook, Plant: r.Plant, DueAt: due, DeadAt: dead, Attempts: r.Attempts, Reason: r.Reason,
-		})
-		failed.leases = append(failed.leases, r.Lease)
+		batch.Queue("UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, "+
+			"reason = coalesce($4, reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7",
+			nullTime(due), nullTime(dead), r.Attempts, nullText(r.Reason), r.Webhook, r.Plant, r.Lease)
 	}
-	if len(done.plants) > 0 {
-		_, err := s.exec("DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
-			"(SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))",
-			done.webhooks, done.plants)
-		if err != nil {
-			return err
-		}
-	}
-	if len(failed.plants) == 0 {
-		return nil
-	}
-	_, err := s.exec(`UPDATE plantstore_deliveries AS d
-		SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = coalesce(f.reason, d.reason)
-		FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
-			$7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason)
-		WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease`,
-		failed.webhooks, failed.plants, failed.leases, failed.due, failed.dead, failed.attempts, failed.reasons)
-	return err
-}
-
-// deliveryColumns are parameters of a statement: each slice is a column.
-type deliveryColumns struct {
-	webhooks, plants, attempts []int64
-	since, leases              []time.Time
-	due, dead                  []nullTime
-	reasons                    []nullText
-}
-
-func (c *deliveryColumns) add(r store.OutboxRow) {
-	c.webhooks, c.plants, c.since = append(c.webhooks, r.Webhook), append(c.plants, r.Plant), append(c.since, r.Since)
-	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
-	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
+	return s.q.SendBatch(s.ctx, &batch).Close()
 }
 
 // Due implements store.Deliveries.
