@@ -86,23 +86,21 @@ func (e *Engine) createOnCitus(
 // copyOnCitus creates all plants, or returns false if an id may exist. Citus returns no code
 // for that, but an error before the COMMIT stored nothing.
 func (b *sortedBatch) copyOnCitus(ctx context.Context, c *pgx.Conn, events bool) (copied bool, err error) {
-	tx, err := c.Begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	err = b.copyPlants(ctx, tx)
-	if hasCode(err, codeUniqueViolation) || hasCode(err, codeInternal) {
+	started := false // the COPY of the plants has succeeded
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if err := b.copyPlants(ctx, tx); err != nil {
+			return err
+		}
+		started = true
+		if !events {
+			return nil
+		}
+		return copyEvents(ctx, tx, b.events(b.ids))
+	})
+	if !started && (hasCode(err, codeUniqueViolation) || hasCode(err, codeInternal)) {
 		return false, nil
 	}
-	if err == nil && events {
-		err = copyEvents(ctx, tx, b.events(b.ids))
-	}
-	if err != nil {
-		return false, err
-	}
-	err = workerError(tx.Commit(ctx))
-	return err == nil, err
+	return err == nil, workerError(err)
 }
 
 // errWorker means that a statement failed on a worker of Citus, perhaps after the worker

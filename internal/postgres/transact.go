@@ -22,22 +22,19 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 		return classify(err)
 	}
 	defer conn.Release()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return classify(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
-		return classify(err)
-	}
-	if err := change(tx); err != nil {
-		return classify(err)
-	}
-	err = tx.Commit(ctx)
+	committing := false // an error is the error of the COMMIT
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
+			return err
+		}
+		err := change(tx)
+		committing = err == nil
+		return err
+	})
 	if err == nil {
 		err = warning(conn.Conn())
 	}
-	if err != nil && (errors.Is(err, errWarned) || effectOf(err) == unknownEffect) {
+	if committing && (errors.Is(err, errWarned) || err != nil && effectOf(err) == unknownEffect) {
 		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 	}
 	return classify(err)
