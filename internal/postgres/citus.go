@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -42,21 +41,13 @@ const valuesMax = 512
 
 // insertValuesSQL is insertPlantsSQL for that number of plants, for Citus.
 func insertValuesSQL(rows int) string {
-	var sql strings.Builder
-	sql.WriteString("INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ")
-	for i := range rows * plantColumns {
-		switch {
-		case i%plantColumns > 0:
-			sql.WriteString(", $")
-		case i > 0:
-			sql.WriteString("), ($")
-		default:
-			sql.WriteString("($")
-		}
-		sql.WriteString(strconv.Itoa(i + 1))
+	values := make([]string, rows)
+	for i := range values {
+		n := i * plantColumns
+		values[i] = fmt.Sprintf("($%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5)
 	}
-	sql.WriteString(") ON CONFLICT (id) DO NOTHING RETURNING id")
-	return sql.String()
+	return "INSERT INTO plants (id, name, tag, created_at, created_by) VALUES " + strings.Join(values, ", ") +
+		" ON CONFLICT (id) DO NOTHING RETURNING id"
 }
 
 // plantColumns is the number of columns of plants.
