@@ -110,7 +110,6 @@ func (e *Engine) checkStandby(ctx context.Context, c *pgx.Conn) error {
 
 // watch calls readSettings at intervals until ctx ends.
 func (e *Engine) watch(ctx context.Context) {
-	defer close(e.watched)
 	tick := time.NewTicker(settingsEvery)
 	defer tick.Stop()
 	for {

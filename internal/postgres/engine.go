@@ -56,8 +56,8 @@ type Engine struct {
 	requireStandby bool
 	found          int // the schema of the store before Open; 0: there was none
 
-	stop    context.CancelFunc // ends watch
-	watched chan struct{}      // closed when watch has ended; nil if it was not started
+	stop     context.CancelFunc // ends watch; nil if it was not started
+	watching sync.WaitGroup     // for watch
 
 	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
@@ -160,8 +160,7 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 		return err
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.watched = make(chan struct{})
-	go e.watch(ctx) // ends when Close is called, which waits for it
+	e.watching.Go(func() { e.watch(ctx) }) // ends when Close is called, which waits for it
 	return nil
 }
 
@@ -172,10 +171,10 @@ func describe(c *pgx.ConnConfig) string {
 
 // Close ends the engine. No other call may run during Close or after it.
 func (e *Engine) Close() error {
-	if e.watched != nil {
+	if e.stop != nil {
 		e.stop()
-		<-e.watched
 	}
+	e.watching.Wait()
 	e.pool.Close()
 	return nil
 }
