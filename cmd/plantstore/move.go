@@ -116,10 +116,6 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreA
 	case err != nil:
 		return fmt.Errorf("move: %w", err)
 	}
-	if r.Leftover != nil {
-		fmt.Fprintln(p.Stderr, "could not remove the capture trigger from the old store; it is harmless:",
-			terminal.Printable(r.Leftover.Error()))
-	}
 	if r.Unaudited != nil {
 		fmt.Fprintln(p.Stderr, "warning: the move is complete, but an audit log has no entry about its end:",
 			terminal.Printable(r.Unaudited.Error()))

@@ -64,6 +64,7 @@ SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM p
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid
 SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'
 SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid
 SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
@@ -111,11 +112,9 @@ CREATE TRIGGER plantstore_capture AFTER INSERT ON plants REFERENCING NEW TABLE A
 CREATE TRIGGER plantstore_refuse BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_refuse"()
 DELETE FROM plantstore_captured WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id
 DROP TABLE IF EXISTS plantstore_captured; CREATE TABLE plantstore_captured (id bigint PRIMARY KEY)
-DROP TABLE plantstore_captured
 GRANT INSERT ON plantstore_captured TO postgres
 GRANT INSERT ON plantstore_captured TO server
 SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
-SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('plantstore_capture', 'plantstore_refuse')
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_capture ON plants; DROP FUNCTION "public"."plantstore_capture"()
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_capture ON plants; DROP FUNCTION "public"."plantstore_capture"(); DROP TABLE plantstore_captured
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_refuse ON plants; DROP FUNCTION "public"."plantstore_refuse"()
 SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE

@@ -56,15 +56,12 @@ type Source interface {
 	Store
 
 	// StartCapture discards the captured ids. From now on it captures the id of
-	// every plant that any process creates, until StopCapture or Reopen.
+	// every plant that any process creates, until Reopen.
 	StartCapture(ctx context.Context) error
 
 	// Captured returns at most limit captured ids, each of them once. It returns
 	// none if there are no more at this moment.
 	Captured(ctx context.Context, limit int) ([]int64, error)
-
-	// StopCapture stops a capture. It does nothing if none runs.
-	StopCapture(ctx context.Context) error
 
 	// Webhooks is as in webhook.Outbox.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)

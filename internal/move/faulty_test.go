@@ -155,10 +155,6 @@ func (k killing) StartCapture(ctx context.Context) error {
 	return k.change(func() error { return k.Engine.StartCapture(ctx) })
 }
 
-func (k killing) StopCapture(ctx context.Context) error {
-	return k.change(func() error { return k.Engine.StopCapture(ctx) })
-}
-
 func (k killing) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return k.change(func() error { return k.Engine.PutTokens(ctx, tokens) })
 }

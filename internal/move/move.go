@@ -42,7 +42,6 @@ type Result struct {
 	Copied       int64         // plants that the destination did not have
 	Captured     int64         // of these, plants that the capture recorded
 	Pause        time.Duration // the write pause
-	Leftover     error         // of StopCapture; the capture that is left in the source is harmless
 	Unaudited    error         // of the entries about the end of the move
 }
 
@@ -280,7 +279,6 @@ func (m *mover) finish(ctx context.Context) error {
 	m.result.Pause = time.Since(paused)
 	m.result.Unaudited = errors.Join(m.From.AppendAudit(ctx, m.event(audit.MoveEnd)),
 		m.To.AppendAudit(ctx, m.event(audit.MoveEnd)))
-	m.result.Leftover = m.From.StopCapture(ctx)
 	return nil
 }
 

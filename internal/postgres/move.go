@@ -40,7 +40,7 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 		if err := e.grantCapture(ctx, tx); err != nil {
 			return err
 		}
-		return e.captureTrigger().enable(ctx, tx)
+		return e.enable(ctx, tx, e.captureTrigger())
 	})
 }
 
@@ -49,14 +49,6 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
 	return collect(ctx, e.pool, pgx.RowTo[int64], "DELETE FROM plantstore_captured "+
 		"WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id", limit)
-}
-
-// StopCapture implements move.Source.
-func (e *Engine) StopCapture(ctx context.Context) error {
-	if err := e.transact(ctx, func(tx pgx.Tx) error { return disable(ctx, tx, e.captureTrigger()) }); err != nil {
-		return err
-	}
-	return e.drop(ctx, e.captureTrigger())
 }
 
 // SetMoveState implements move.Store. A store that is Filling has no trigger: servers
@@ -77,7 +69,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 			if err := lockPlants(ctx, tx); err != nil {
 				return err
 			}
-			if err := e.refuseTrigger().enable(ctx, tx); err != nil {
+			if err := e.enable(ctx, tx, e.refuseTrigger()); err != nil {
 				return err
 			}
 		}
@@ -100,28 +92,18 @@ func (e *Engine) setOwnMoveState(s store.MoveState) {
 
 // Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
-	filling := false
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		now, err := moveState(ctx, tx)
-		if err != nil {
+		if err := e.disableTriggers(ctx, tx); err != nil {
 			return err
 		}
-		if filling = now.Phase == store.Filling; !filling {
-			if err := disable(ctx, tx, e.captureTrigger(), e.refuseTrigger()); err != nil {
-				return err
-			}
-		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET move_state = NULL")
+		_, err := tx.Exec(ctx, "UPDATE plantstore SET move_state = NULL")
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	e.setOwnMoveState(store.MoveState{})
-	if filling { // there are no triggers
-		return nil
-	}
-	return e.drop(ctx, e.captureTrigger(), e.refuseTrigger())
+	return e.dropTriggers(ctx)
 }
 
 // Totals implements move.Store. The engine maintains no totals: all servers would wait

@@ -9,8 +9,8 @@ import (
 )
 
 // A trigger captures the new plants of a source, and another one refuses plants when
-// the source is read-only. A distributed database may not support triggers; a store
-// has them only while it is a source, and the second one after that.
+// the source is read-only. A distributed database may not support triggers; a store has
+// them only while it is a source, and after that until it is reopened.
 //
 // The engine disables a trigger by replacing the body of its function: that waits for
 // no transaction that reads the table. Only enabling a trigger waits for the
@@ -86,62 +86,56 @@ const insertersSQL = `SELECT DISTINCT
 	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl)
 	WHERE privilege_type = 'INSERT'`
 
-// triggers returns the names of the existing triggers of a move.
-func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	return collect(ctx, tx, pgx.RowTo[string], "SELECT tgname::text FROM pg_trigger "+
-		"WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('"+captureName+"', '"+refuseName+"')")
+// triggers returns the existing triggers of a move.
+func (e *Engine) triggers(ctx context.Context, tx pgx.Tx) ([]trigger, error) {
+	names, err := collect(ctx, tx, pgx.RowTo[string],
+		"SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid")
+	missing := func(g trigger) bool { return !slices.Contains(names, g.name) }
+	return slices.DeleteFunc([]trigger{e.captureTrigger(), e.refuseTrigger()}, missing), err
 }
 
-// enable creates or enables the trigger. Its caller has called lockPlants.
-func (g trigger) enable(ctx context.Context, tx pgx.Tx) error {
-	existing, err := triggers(ctx, tx)
+// enable creates or enables a trigger. Its caller has called lockPlants.
+func (e *Engine) enable(ctx context.Context, tx pgx.Tx, g trigger) error {
+	existing, err := e.triggers(ctx, tx)
 	if err != nil {
 		return err
 	}
-	if err := g.replace(ctx, tx, g.body); err != nil || slices.Contains(existing, g.name) {
+	if err := g.replace(ctx, tx, g.body); err != nil || slices.Contains(existing, g) {
 		return err
 	}
 	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.definition+" EXECUTE FUNCTION "+g.function+"()")
 	return err
 }
 
-// disable disables the given triggers, if they exist.
-func disable(ctx context.Context, tx pgx.Tx, all ...trigger) error {
-	existing, err := triggers(ctx, tx)
+// disableTriggers disables the existing triggers.
+func (e *Engine) disableTriggers(ctx context.Context, tx pgx.Tx) error {
+	existing, err := e.triggers(ctx, tx)
 	if err != nil {
 		return err
 	}
-	for _, g := range all {
-		if slices.Contains(existing, g.name) {
-			if err := g.replace(ctx, tx, noOpBody); err != nil {
-				return err
-			}
+	for _, g := range existing {
+		if err := g.replace(ctx, tx, noOpBody); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// drop drops disabled triggers, if they exist. It leaves them if other transactions
-// lock the table, or if a trigger of another role depends on a function: a disabled
-// trigger is harmless.
-func (e *Engine) drop(ctx context.Context, all ...trigger) error {
+// dropTriggers drops the existing triggers, which are disabled, and the captured ids. It leaves them if other
+// transactions lock the table, or if a trigger of another role depends on a function: a disabled trigger is harmless.
+func (e *Engine) dropTriggers(ctx context.Context) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		existing, err := triggers(ctx, tx)
+		existing, err := e.triggers(ctx, tx)
 		if err != nil {
 			return err
 		}
-		for _, g := range all {
-			if !slices.Contains(existing, g.name) {
-				continue
-			}
-			_, err := tx.Exec(ctx, lockTimeout+"DROP TRIGGER "+g.name+" ON plants; DROP FUNCTION "+g.function+"()")
-			if err != nil {
-				return err
-			}
+		for _, g := range existing {
+			sql := lockTimeout + "DROP TRIGGER " + g.name + " ON plants; DROP FUNCTION " + g.function + "()"
 			if g.name == captureName {
-				if _, err := tx.Exec(ctx, "DROP TABLE plantstore_captured"); err != nil {
-					return err
-				}
+				sql += "; DROP TABLE plantstore_captured"
+			}
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
 			}
 		}
 		return nil

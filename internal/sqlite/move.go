@@ -99,11 +99,6 @@ func (e *Engine) Reopen(ctx context.Context) error {
 	})
 }
 
-// StopCapture implements move.Source.
-func (e *Engine) StopCapture(ctx context.Context) error {
-	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture) })
-}
-
 // Totals implements move.Store.
 func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
 	s, err := query(ctx, e, dbfile.ReadState)

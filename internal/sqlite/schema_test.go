@@ -222,7 +222,7 @@ func TestCaptureIsPartOfSchema(t *testing.T) {
 		t.Errorf("captured %v, %v; want 3 ids", ids, err)
 	}
 	must(t, server.Close())
-	must(t, mover.StopCapture(t.Context()))
+	must(t, mover.Reopen(t.Context()))
 	must(t, mover.Close())
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 }

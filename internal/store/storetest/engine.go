@@ -55,7 +55,6 @@ type Engine interface {
 	Reopen(ctx context.Context) error
 	StartCapture(ctx context.Context) error
 	Captured(ctx context.Context, limit int) ([]int64, error)
-	StopCapture(ctx context.Context) error
 	OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error)
 	PutTokens(ctx context.Context, tokens []auth.Token) error
 	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
