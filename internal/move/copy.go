@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 
@@ -22,114 +21,100 @@ const (
 type span struct {
 	from, to int64
 	rows     []store.Row
+	err      error // of the read; there is no span after it
 }
 
 // copy copies the plants of all spans. A goroutine reads one span ahead.
 func (m *mover) copy(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	spans, failed := make(chan span, 1), make(chan error, 1)
-	go func() { // ends after the last span or with ctx; copy waits for it
-		defer close(spans)
-		for s, err := range m.spans(ctx) {
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case spans <- s:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	spans := make(chan span, 1)
+	go m.readSpans(ctx, spans) // ends after the last span or with ctx; copy waits for it
 	defer func() {
+		cancel()
 		for range spans { // until the goroutine has ended
 		}
 	}()
-	defer cancel()
 	for s := range spans {
+		if s.err != nil {
+			return s.err
+		}
 		if err := m.copySpan(ctx, s); err != nil {
 			return err
 		}
-		m.Progress(m.from.Plants, m.all)
+		m.Progress(m.result.Plants, m.all)
 	}
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return ctx.Err()
-	}
+	return ctx.Err()
 }
 
-// spans returns the spans of the source in ascending order. Together they contain
-// every id.
-func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
-	return func(yield func(span, error) bool) {
-		limit := m.chunk
-		for from := int64(idMin); ; {
-			rows, err := m.From.Plants(ctx, from, idMax, limit)
-			limit = limitAfter(rows, m.chunk)
-			if err != nil {
-				yield(span{}, err)
-				return
-			}
-			s := span{from: from, to: idMax, rows: rows}
-			if len(rows) > 0 {
-				s.to = rows[len(rows)-1].ID
-			}
-			if !yield(s, nil) || s.to == idMax {
-				return
-			}
-			from = s.to + 1
+// readSpans sends the spans of the source in ascending order, and closes the channel. Together the spans contain every
+// id.
+func (m *mover) readSpans(ctx context.Context, to chan<- span) {
+	defer close(to)
+	limit := m.chunk
+	for s := (span{from: idMin}); ; s.from = s.to + 1 {
+		s.rows, s.err = m.From.Plants(ctx, s.from, idMax, limit)
+		s.to = idMax
+		if len(s.rows) > 0 {
+			s.to = s.rows[len(s.rows)-1].ID
 		}
+		select {
+		case to <- s:
+		case <-ctx.Done():
+			return
+		}
+		if s.err != nil || s.to == idMax {
+			return
+		}
+		limit = limitAfter(s.rows, m.chunk)
 	}
 }
 
-// copySpan copies the plants of a span that the destination does not have, reads
-// them back, and adds the span to the tallies of both stores.
+// copySpan copies a span. The limit of store.PlantsBytes ends no read of the destination before the last plant of the
+// span, because the read of the source ended there, unless the destination has another plant before.
 func (m *mover) copySpan(ctx context.Context, s span) error {
-	var existing []store.Row
-	var err error
-	if !m.empty {
-		if existing, err = m.readTo(ctx, s); err != nil {
-			return err
-		}
+	_, err := m.copyRows(ctx, s.rows, func() ([]store.Row, error) {
+		return m.To.Plants(ctx, s.from, s.to, len(s.rows)+1)
+	})
+	if err == nil {
+		m.count(s.rows)
 	}
-	missing, err := m.missing(s.rows, existing)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 || m.empty {
-		if err := m.insert(ctx, missing); err != nil {
-			return err
-		}
-		if existing, err = m.readTo(ctx, s); err != nil {
-			return err
-		}
-		if err := m.verify(s.rows, existing); err != nil {
-			return err
-		}
-	}
-	m.from.add(s.rows)
-	m.to.add(existing)
-	return nil
+	return err
 }
 
-// readTo returns the plants of the destination in a span. If it has more of them
-// than the source, readTo may return only a part.
-func (m *mover) readTo(ctx context.Context, s span) (existing []store.Row, err error) {
-	for from := s.from; len(existing) <= len(s.rows); {
-		rows, err := m.To.Plants(ctx, from, s.to, len(s.rows)+1)
-		if err != nil {
-			return nil, err
-		}
-		existing = append(existing, rows...)
-		if len(rows) == 0 || rows[len(rows)-1].ID == s.to {
-			break
-		}
-		from = rows[len(rows)-1].ID + 1
+// copyRows copies the plants that the destination does not have, reads them back, and returns them. read returns the
+// plants of the destination for the ids of all rows.
+func (m *mover) copyRows(
+	ctx context.Context, rows []store.Row, read func() ([]store.Row, error),
+) (missing []store.Row, err error) {
+	existing, err := read()
+	if err != nil {
+		return nil, err
 	}
-	return existing, nil
+	missing, err = m.missing(rows, existing)
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+	if err := m.insert(ctx, missing); err != nil {
+		return nil, err
+	}
+	stored, err := read()
+	if err != nil {
+		return nil, err
+	}
+	lost, err := m.missing(rows, stored)
+	if err == nil && len(lost) > 0 {
+		err = fmt.Errorf("%s lost plant %d and %d more that were just stored", m.ToName, lost[0].ID, len(lost)-1)
+	}
+	return missing, err
+}
+
+// count adds plants that both stores have to the totals.
+func (m *mover) count(rows []store.Row) {
+	for i := range rows {
+		r := &rows[i]
+		m.result.Plants++
+		m.result.Digests += m.digester.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
+	}
 }
 
 // copyCaptured copies at most one chunk of the captured plants, and returns their
@@ -152,9 +137,12 @@ func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing",
 				m.FromName, len(part)-len(rows), len(part))
 		}
-		if err := m.copyByID(ctx, part, rows); err != nil {
+		copied, err := m.copyRows(ctx, rows, func() ([]store.Row, error) { return m.To.PlantsByID(ctx, part) })
+		if err != nil {
 			return 0, err
 		}
+		m.result.Captured += int64(len(copied))
+		m.count(copied) // the others were counted with their span
 		limit = limitAfter(rows, capturedPlants)
 	}
 	return len(ids), nil
@@ -169,37 +157,6 @@ func limitAfter(rows []store.Row, most int) int {
 		bytes += rows[i].Bytes()
 	}
 	return max(1, min(most, store.PlantsBytes*len(rows)/max(1, bytes)))
-}
-
-// copyByID is copySpan for single plants. The tallies already contain the plants
-// that the destination has: they were copied with their span.
-func (m *mover) copyByID(ctx context.Context, ids []int64, rows []store.Row) error {
-	existing, err := m.To.PlantsByID(ctx, ids)
-	if err != nil {
-		return err
-	}
-	missing, err := m.missing(rows, existing)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	missingIDs := make([]int64, len(missing))
-	for i := range missing {
-		missingIDs[i] = missing[i].ID
-	}
-	if err := m.insert(ctx, missing); err != nil {
-		return err
-	}
-	stored, err := m.To.PlantsByID(ctx, missingIDs)
-	if err != nil {
-		return err
-	}
-	if err := m.verify(missing, stored); err != nil {
-		return err
-	}
-	m.result.Captured += int64(len(missing))
-	m.from.add(missing)
-	m.to.add(stored)
-	return nil
 }
 
 func (m *mover) insert(ctx context.Context, rows []store.Row) error {
@@ -239,15 +196,6 @@ func (m *mover) missing(rows, existing []store.Row) (missing []store.Row, err er
 func (m *mover) different(r store.Row) error {
 	return fmt.Errorf("%w: plant %d of %s is not in %s, or not with the same content; move into an empty store",
 		errDifferent, r.ID, m.ToName, m.FromName)
-}
-
-// verify compares the rows that were read back with the rows of the source.
-func (m *mover) verify(rows, stored []store.Row) error {
-	missing, err := m.missing(rows, stored)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s lost plant %d and %d more that were just stored", m.ToName, missing[0].ID, len(missing)-1)
-	}
-	return err
 }
 
 func equal(a, b *store.Row) bool {

@@ -28,7 +28,7 @@ type Config struct {
 	By               audit.Origin // of the entries in the audit logs of both stores
 
 	// Progress is called after each chunk with the number of plants that both stores have, and the number of plants of
-	// From at the start; -1 if From does not maintain its totals.
+	// From at the start; -1 if it is unknown.
 	Progress func(plants, all int64)
 
 	// Announce is called before the source becomes read-only.
@@ -60,7 +60,7 @@ var (
 func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
 
 func run(ctx context.Context, c Config, chunk int) (Result, error) {
-	m := &mover{Config: c, chunk: chunk, all: -1}
+	m := &mover{Config: c, chunk: chunk}
 	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.result, err
@@ -132,25 +132,10 @@ type mover struct {
 
 	chunk    int // plants that are copied at a time
 	result   Result
-	empty    bool            // To had no plants at the start
 	toState  store.MoveState // of To at the start
 	complete bool            // To has everything, and From stays read-only
-	from, to tally
-	all      int64 // plants of From at the start; -1 if From does not maintain its totals
-}
-
-// tally counts the plants that a move read from one of the stores.
-type tally struct {
-	store.Totals
+	all      int64           // plants of From at the start; -1: unknown
 	digester store.Digester
-}
-
-func (t *tally) add(rows []store.Row) {
-	for i := range rows {
-		r := &rows[i]
-		t.Plants++
-		t.Digests += t.digester.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
-	}
 }
 
 // lock locks both stores. If they are the same store, the second lock fails.
@@ -189,7 +174,7 @@ func (m *mover) check(ctx context.Context) error {
 	if err := errors.Join(errFrom, errTo, errRows, errTokens, errLog, errOutbox); err != nil {
 		return err
 	}
-	m.toState, m.empty = to.Move, len(rows) == 0
+	m.toState, m.all = to.Move, from.Plants
 	resumed := to.Move == m.filling()
 	switch {
 	case from.Move.Phase == store.Moved && !resumed: // a resumed move was interrupted in its last step
@@ -198,7 +183,7 @@ func (m *mover) check(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", m.FromName, from.Move.Err())
 	case to.Move.Phase != "" && !resumed:
 		return fmt.Errorf("%s: %w", m.ToName, to.Move.Err())
-	case !resumed && !m.empty:
+	case !resumed && len(rows) > 0:
 		return fmt.Errorf("%w: %s has plants; move into an empty store", errDifferent, m.ToName)
 	case !resumed && len(tokens) > 0:
 		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served",
@@ -218,9 +203,6 @@ func (m *mover) begin(ctx context.Context) error {
 	}
 	if err := m.From.Reopen(ctx); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
-	}
-	if t, known, err := m.From.Totals(ctx); err == nil && known {
-		m.all = t.Plants
 	}
 	if err := m.From.AppendAudit(ctx, m.event(audit.MoveBegin)); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
@@ -257,7 +239,7 @@ func (m *mover) finish(ctx context.Context) error {
 		if n, err = m.copyCaptured(ctx); err != nil {
 			return err
 		}
-		m.Progress(m.from.Plants, m.all)
+		m.Progress(m.result.Plants, m.all)
 	}
 	m.Announce()
 	if err := m.From.SetMoveState(ctx, store.MoveState{}, m.moving()); err != nil {
@@ -341,13 +323,8 @@ func (m *mover) compareTokens(ctx context.Context) error {
 	return nil
 }
 
-// compareTotals compares the totals of the plants that were read from both stores
-// with each other, and with the totals that the stores maintain.
+// compareTotals compares the totals of the moved plants with the totals that the stores maintain.
 func (m *mover) compareTotals(ctx context.Context) error {
-	if m.from.Totals != m.to.Totals {
-		return fmt.Errorf("the stores differ: %d plants with digest %x were read from %s, and %d with %x from %s",
-			m.from.Plants, m.from.Digests, m.FromName, m.to.Plants, m.to.Digests, m.ToName)
-	}
 	for _, s := range []struct {
 		Store
 		name string
@@ -356,11 +333,10 @@ func (m *mover) compareTotals(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if known && t != m.from.Totals {
+		if known && t != m.result.Totals {
 			return fmt.Errorf("the stores differ: %s counts %d plants with digest %x, and %d with %x were moved",
-				s.name, t.Plants, t.Digests, m.from.Plants, m.from.Digests)
+				s.name, t.Plants, t.Digests, m.result.Plants, m.result.Digests)
 		}
 	}
-	m.result.Totals = m.from.Totals
 	return nil
 }
