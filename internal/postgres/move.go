@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -181,12 +180,5 @@ func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	if err != nil || !slices.ContainsFunc(bodies, enabled) {
 		return false, err
 	}
-	unlock, err := e.lockMove(ctx)
-	if errors.Is(err, store.ErrMoveRunning) {
-		return false, nil
-	}
-	if err == nil {
-		unlock()
-	}
-	return err == nil, err
+	return store.NoMoveRuns(ctx, e.lockMove)
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"math"
 
 	"plantstore/internal/sqlite/dbfile"
@@ -44,14 +43,7 @@ func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	if err != nil || captures == 0 {
 		return false, err
 	}
-	unlock, err := e.Lock(ctx)
-	if errors.Is(err, store.ErrMoveRunning) {
-		return false, nil
-	}
-	if err == nil {
-		unlock()
-	}
-	return err == nil, err
+	return store.NoMoveRuns(ctx, e.Lock)
 }
 
 // StartCapture implements move.Source.

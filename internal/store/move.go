@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,18 @@ import (
 
 // ErrMoveRunning means that a move of this store, or to it, runs.
 var ErrMoveRunning = errors.New("a move of this store, or to it, runs already")
+
+// NoMoveRuns reports whether lock, which locks a store for a move, succeeds. It unlocks the store again.
+func NoMoveRuns(ctx context.Context, lock func(context.Context) (unlock func(), err error)) (bool, error) {
+	unlock, err := lock(ctx)
+	if errors.Is(err, ErrMoveRunning) {
+		return false, nil
+	}
+	if err == nil {
+		unlock()
+	}
+	return err == nil, err
+}
 
 // Totals are the number and the digest of all plants. They are equal for two
 // stores that hold the same plants.
