@@ -56,8 +56,8 @@ type Engine struct {
 	broken  error          // refuses every write if it is set
 	order   []int32        // scratch of Insert
 	digests store.Digester // scratch of Insert
-	added   added          // changes of the current transaction
-	wal     *os.File       // the WAL, for syncWAL
+	current transaction
+	wal     *os.File // the WAL, for syncWAL
 
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
 	capturedTo   int64           // last captured.number that Captured returned; only a move uses it

@@ -13,7 +13,7 @@ import (
 
 // writeStmts are the prepared statements of every batch.
 type writeStmts struct {
-	insert, stored, event, moveState, commits, count *sqlite3.Stmt
+	insert, stored, event, state, count *sqlite3.Stmt
 }
 
 func (s *writeStmts) prepare(c *sqlite3.Conn) error {
@@ -25,8 +25,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.moveState, "SELECT coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
-		{&s.commits, "SELECT commits FROM state"},
+		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
@@ -39,7 +38,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 }
 
 func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.event, s.moveState, s.commits, s.count} {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.event, s.state, s.count} {
 		stmt.Close()
 	}
 }
@@ -59,7 +58,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 				return err
 			}
 		}
-		if e.added.plants == 0 {
+		if e.current.plants == 0 {
 			return nil
 		}
 		if events, err = e.checkWritable(); err == nil && events {
@@ -108,8 +107,8 @@ func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
 		return store.Outcome{}, err
 	}
 	if e.writer.Changes() > 0 {
-		e.added.plants++
-		e.added.digests += digest
+		e.current.plants++
+		e.current.digests += digest
 		return store.Outcome{}, nil
 	}
 	stored, err := e.storedPlant(c.Plant.ID)

@@ -71,14 +71,10 @@ func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err erro
 // SetMoveState implements move.Store.
 func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
 	return e.write(ctx, func() error {
-		now, _, err := e.currentState()
-		if err != nil {
-			return err
-		}
-		if now != before {
+		if now := e.current.move; now != before {
 			return now.Changed(before)
 		}
-		e.added.moveState = &after
+		e.current.moveSet = &after
 		return e.writer.Run("UPDATE state SET move_state = ?", after.Text())
 	})
 }
@@ -86,7 +82,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 // Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
-		e.added.moveState = &store.MoveState{}
+		e.current.moveSet = &store.MoveState{}
 		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET move_state = NULL;")
 	})
 }

@@ -31,10 +31,7 @@ func (e *Engine) changes() store.Changes {
 }
 
 // MoveState implements store.Tx.
-func (s statements) MoveState() (store.MoveState, error) {
-	now, _, err := s.engine.currentState()
-	return now, err
-}
+func (s statements) MoveState() (store.MoveState, error) { return s.engine.current.move, nil }
 
 // CheckWritable implements store.Tx.
 func (s statements) CheckWritable() error {

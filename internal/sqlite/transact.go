@@ -13,10 +13,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// added is what a transaction changes in the state. A nil moveState means no change.
-type added struct {
-	plants, digests int64
-	moveState       *store.MoveState
+// transaction is the current transaction: its number as a commit, the row of state at its start, and its changes of that
+// row. It is the zero value in the transaction that creates the tables.
+type transaction struct {
+	commit   int64
+	move     store.MoveState
+	webhooks bool // a webhook is active
+
+	plants, digests int64            // added
+	moveSet         *store.MoveState // nil: unchanged
 }
 
 // write runs change in a transaction. An error means that it changed nothing, unless the
@@ -44,28 +49,14 @@ func (e *Engine) change(ctx context.Context, do func() error) error {
 	})
 }
 
-// currentState returns the move state, and whether a webhook is active, in a transaction.
-func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
-	s := e.stmts.moveState
-	defer s.Reset()
-	ok, err := s.Step()
-	if err == nil && !ok {
-		err = dbfile.ErrNoState
-	}
-	if err != nil {
-		return now, false, err
-	}
-	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
-}
-
 // checkWritable returns an error if a move of another process has made the store read-only. It also reports whether new
 // plants have events: not while a move fills the store, because the move copies the events of the other store.
 func (e *Engine) checkWritable() (events bool, err error) {
-	now, webhooks, err := e.currentState()
-	if err == nil && now != e.ownMoveState {
+	now := e.current.move
+	if now != e.ownMoveState {
 		err = now.Err()
 	}
-	return webhooks && now.Phase == "", err
+	return e.current.webhooks && now.Phase == "", err
 }
 
 // recordBroken makes the engine refuse all later writes after an error that wraps
@@ -83,11 +74,13 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 		return err
 	}
 	before := e.writer.TotalChanges()
-	e.added = added{}
-	err := traced(ctx, "statements", change)
-	commits := int64(0)
-	if err == nil && e.writer.TotalChanges() > before {
-		commits, err = e.countCommit()
+	err := e.readState()
+	if err == nil {
+		err = traced(ctx, "statements", change)
+	}
+	changed := e.writer.TotalChanges() > before
+	if err == nil && changed {
+		err = e.countCommit()
 	}
 	if err != nil {
 		return errors.Join(classify(err), e.rollback())
@@ -95,9 +88,11 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	err = traced(ctx, "COMMIT", func() error { return e.writer.Exec("COMMIT") })
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
-		e.updateMark(commits)
-		if e.added.moveState != nil {
-			e.ownMoveState = *e.added.moveState
+		if changed {
+			e.updateMark(e.current.commit)
+		}
+		if e.current.moveSet != nil {
+			e.ownMoveState = *e.current.moveSet
 		}
 		return nil
 	}
@@ -111,26 +106,34 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	return errors.Join(err, e.rollback())
 }
 
-// countCommit stores the changes of a transaction in the state and returns the number of its
-// commit, or 0 if there is no state yet.
-func (e *Engine) countCommit() (int64, error) {
-	if e.stmts.count == nil { // the transaction creates the tables
-		return 0, nil
+// readState starts the current transaction.
+func (e *Engine) readState() error {
+	e.current = transaction{}
+	s := e.stmts.state
+	if s == nil { // the transaction creates the tables
+		return nil
 	}
-	defer e.stmts.commits.Reset()
-	ok, err := e.stmts.commits.Step()
+	defer s.Reset()
+	ok, err := s.Step()
 	if err == nil && !ok {
 		err = dbfile.ErrNoState
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		e.current = transaction{commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0}
 	}
-	n := e.stmts.commits.Int64(0) + 1
+	return err
+}
+
+// countCommit stores the changes of the current transaction in the state.
+func (e *Engine) countCommit() error {
 	s := e.stmts.count
-	s.BindInt64(1, n)
-	s.BindInt64(2, e.added.plants)
-	s.BindInt64(3, e.added.digests)
-	return n, s.Run()
+	if s == nil { // the transaction creates the tables
+		return nil
+	}
+	s.BindInt64(1, e.current.commit)
+	s.BindInt64(2, e.current.plants)
+	s.BindInt64(3, e.current.digests)
+	return s.Run()
 }
 
 // updateMark writes the commit mark. The commit is durable without it.
