@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,29 +43,38 @@ const (
 	warnEvery = time.Minute
 )
 
+// checkpointer has the state of the checkpoints. Engine.writeMu guards it.
+// checkpointer has the state of the checkpoints. Engine.writeMu guards it.
 type checkpointer struct {
-	startFrames   int       // length of the WAL at which the next checkpoint starts; guarded by Engine.writeMu
-	frames        int       // known length of the WAL; guarded by Engine.writeMu
-	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint; guarded by Engine.writeMu
-	warnedAt      time.Time // last warning about a reader; guarded by Engine.writeMu
+	startFrames   int       // length of the WAL at which the next checkpoint starts
+	frames        int       // known length of the WAL
+	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint
+	warnedAt      time.Time // last warning about a reader
 
 	duration prometheus.Observer // of each checkpoint; nil without metrics
+	conn     *sqlite3.Conn       // of the passes in the background; nil in a command
+	pass     *pass               // the last one, until the committer has used its result
+}
 
-	conn  *sqlite3.Conn // of the background; nil in a command
-	start chan struct{} // starts a pass of the background
-	done  chan struct{} // closed when the background has ended
+// pass is a checkpoint in the background.
+type pass struct {
+	done    chan struct{} // closed at its end
+	blocked bool          // a reader blocked it; set at its end
+	err     error         // set at its end
+}
 
-	mu      sync.Mutex
-	idle    chan struct{} // closed when running becomes false, and replaced; guarded by mu
-	running bool          // guarded by mu
-	ended   bool          // a pass has ended since the committer last checked; guarded by mu
-	blocked bool          // a reader blocked that pass; guarded by mu
-	err     error         // the disk failed during a pass; guarded by mu
+// ended reports whether the pass has ended.
+func (p *pass) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (e *Engine) startCheckpoints() (err error) {
 	c := &e.checkpoints
-	c.idle = make(chan struct{})
 	e.chooseStartFrames()
 	if !e.server {
 		return nil
@@ -77,41 +85,25 @@ func (e *Engine) startCheckpoints() (err error) {
 	if err := c.conn.Exec(connectionSettings); err != nil {
 		return err
 	}
-	// This opens the WAL while a descriptor is free.
-	if _, err := c.conn.QueryInt("SELECT count(*) FROM sqlite_schema"); err != nil {
-		return err
-	}
-	c.start, c.done = make(chan struct{}, 1), make(chan struct{})
-	go c.background() // ends when stop is called, which waits for it
-	return nil
+	_, err = c.conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL while a descriptor is free
+	return err
 }
 
-// stop ends the background. Engine.release closes its connection.
+// start starts a pass.
+func (c *checkpointer) start() {
+	p := &pass{done: make(chan struct{})}
+	c.pass = p
+	go func() { // stop waits for it
+		defer close(p.done)
+		p.blocked, p.err = c.copyWAL()
+	}()
+}
+
+// stop waits for the running pass.
 func (c *checkpointer) stop() {
-	if c.start != nil {
-		close(c.start)
-		<-c.done
+	if c.pass != nil {
+		<-c.pass.done
 	}
-}
-
-func (c *checkpointer) background() {
-	defer close(c.done)
-	for range c.start {
-		c.passEnded(c.pass())
-	}
-}
-
-// passEnded records the end of a pass of the background.
-func (c *checkpointer) passEnded(blocked bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running, c.ended, c.blocked = false, true, blocked
-	// A full disk may have free space later, and nothing is lost until then.
-	if err = classify(err); errors.Is(err, store.ErrBroken) {
-		c.err = err
-	}
-	close(c.idle)
-	c.idle = make(chan struct{})
 }
 
 // checkpoint copies as many frames as possible without waiting, and measures the time.
@@ -124,12 +116,12 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 	return frames, copied, err
 }
 
-// pass copies the WAL, and then the frames that were added during the copy, until few are
+// copyWAL copies the WAL, and then the frames that were added during the copy, until few are
 // left for the committer. It reports whether a reader blocked it.
 //
 // During a commit the writer is a reader too, so its last frames cannot be copied for a moment.
 // Only a reader that pins frames of the previous attempt counts.
-func (c *checkpointer) pass() (blocked bool, err error) {
+func (c *checkpointer) copyWAL() (blocked bool, err error) {
 	const fewFrames, attemptsMax, commitEnd = 256, 5, 10 * time.Millisecond
 	before, seen := 0, 0 // frames copied, and frames in the WAL, at the previous attempt
 	for range attemptsMax {
@@ -152,22 +144,21 @@ func (c *checkpointer) pass() (blocked bool, err error) {
 // error means that the disk is not reliable.
 func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	for {
-		pass, err := e.checkpointOrWait(more)
-		if pass == nil {
+		running, err := e.checkpointOrWait(more)
+		if running == nil {
 			return err
 		}
 		select {
-		case <-pass:
+		case <-running.done:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: the WAL is full and its checkpoint still runs: %w", store.ErrBusy, context.Cause(ctx))
 		}
 	}
 }
 
-// checkpointOrWait starts or finishes a checkpoint if one is due. If the caller must wait for
-// the background, it returns a channel that is closed at the end of the pass. The caller waits
-// without writeMu, so that changes of tokens do not wait.
-func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
+// checkpointOrWait starts or finishes a checkpoint if one is due. It returns the running pass if the caller must wait for
+// its end. The caller waits without writeMu, so that changes of tokens do not wait.
+func (e *Engine) checkpointOrWait(more int) (*pass, error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	c := &e.checkpoints
@@ -179,29 +170,27 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	case c.conn == nil:
 		return nil, e.recordBroken(e.finishCheckpoint())
 	}
-	c.mu.Lock()
 	full := c.frames+more > framesMax+2*c.blockedFrames
-	if full && c.running {
-		defer c.mu.Unlock()
-		return c.idle, nil
-	}
-	err, ended, blocked := c.err, c.ended, c.blocked
-	c.ended = false
-	if !ended && !full && !c.running {
-		c.running = true
-		c.start <- struct{}{} // does not block: no pass runs
-	}
-	c.mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, e.recordBroken(err)
-	case ended && blocked:
-		e.blockedByReader()
+	switch running := c.pass != nil && !c.pass.ended(); {
+	case running && full:
+		return c.pass, nil
+	case running:
 		return nil, nil
-	case ended, full:
-		return nil, e.recordBroken(e.finishCheckpoint())
+	case c.pass == nil && !full:
+		c.start()
+		return nil, nil
 	}
-	return nil, nil
+	if last := c.pass; last != nil {
+		c.pass = nil
+		switch err := classify(last.err); {
+		case errors.Is(err, store.ErrBroken): // a full disk may have free space later, and nothing is lost until then
+			return nil, e.recordBroken(err)
+		case last.blocked:
+			e.blockedByReader()
+			return nil, nil
+		}
+	}
+	return nil, e.recordBroken(e.finishCheckpoint())
 }
 
 // chooseStartFrames sets the length of the WAL at which the next checkpoint starts.

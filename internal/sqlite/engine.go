@@ -348,9 +348,9 @@ func (e *Engine) openMark(ctx context.Context) error {
 // Close copies the WAL into the file and closes it. If the engine is broken, Close leaves the
 // files as they are, and the next process recovers them.
 func (e *Engine) Close() error {
-	e.checkpoints.stop()
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	e.checkpoints.stop()
 	if e.broken != nil && e.writer != nil {
 		return nil
 	}

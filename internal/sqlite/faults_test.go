@@ -163,14 +163,22 @@ func TestWALStaysTheSameFile(t *testing.T) {
 	}
 }
 
+// endedPass returns a checkpoint in the background that has ended.
+func endedPass() *pass {
+	p := &pass{done: make(chan struct{})}
+	close(p.done)
+	return p
+}
+
 // TestCheckpointOnFullDisk shows that the store works after a checkpoint has failed on a full
 // disk.
 func TestCheckpointOnFullDisk(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
 	const full = 13 // SQLITE_FULL
-	e.checkpoints.passEnded(false, &sqlite3.Error{Op: "checkpoint", Code: full, Message: "database or disk is full"})
 	e.writeMu.Lock()
+	e.checkpoints.pass = endedPass()
+	e.checkpoints.pass.err = &sqlite3.Error{Op: "checkpoint", Code: full, Message: "database or disk is full"}
 	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
 	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil {
@@ -250,10 +258,9 @@ func TestBackgroundFails(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
 	c := &e.checkpoints
-	c.mu.Lock()
-	c.err = store.ErrBroken
-	c.mu.Unlock()
 	e.writeMu.Lock()
+	c.pass = endedPass()
+	c.pass.err = store.ErrBroken
 	c.frames = startFramesLarge
 	e.writeMu.Unlock()
 	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
@@ -269,8 +276,9 @@ func TestCommitAfterReaderEnded(t *testing.T) {
 	c := &e.checkpoints
 	e.writeMu.Lock()
 	c.frames = framesMax + startFramesLarge
+	c.pass = endedPass()
+	c.pass.blocked = true
 	e.writeMu.Unlock()
-	c.passEnded(true, nil) // a reader blocked the background
 	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -279,14 +287,13 @@ func TestCommitAfterReaderEnded(t *testing.T) {
 		t.Errorf("%d frames, %d blocked, the next checkpoint starts at %d", c.frames, c.blockedFrames, c.startFrames)
 	}
 	c.frames = c.startFrames
+	running := &pass{done: make(chan struct{})} // the reader has ended
+	c.pass = running
 	e.writeMu.Unlock()
-	c.mu.Lock()
-	c.running = true // the reader has ended
-	c.mu.Unlock()
 	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil { // must not wait for the checkpoint
 		t.Fatal(err)
 	}
-	c.passEnded(false, nil)
+	close(running.done)
 	e.writeMu.Lock()
 	c.frames = c.startFrames
 	e.writeMu.Unlock()
@@ -333,7 +340,7 @@ func TestOwnCommitIsNoReader(t *testing.T) {
 					}
 				}
 			})
-			blocked, err := e.checkpoints.pass()
+			blocked, err := e.checkpoints.copyWAL()
 			if err != nil || blocked == ends {
 				t.Errorf("after %d attempts: blocked by a reader: %v, %v; want %v", attempts, blocked, err, !ends)
 			}

@@ -97,10 +97,9 @@ func TestCheckpointWait(t *testing.T) {
 	c := &e.checkpoints
 	e.writeMu.Lock()
 	c.frames = framesMax + 1
+	running := &pass{done: make(chan struct{})}
+	c.pass = running
 	e.writeMu.Unlock()
-	c.mu.Lock()
-	c.running = true
-	c.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -118,7 +117,7 @@ func TestCheckpointWait(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = framesMax + 1 // the commit of the token has changed it
 	e.writeMu.Unlock()
-	c.passEnded(false, nil)
+	close(running.done)
 	if err := <-inserted; err != nil {
 		t.Errorf("after the checkpoint: %v", err)
 	}
