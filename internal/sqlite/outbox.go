@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"plantstore/internal/plant"
@@ -119,30 +120,13 @@ func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Deliver
 }
 
 // PlantsByID implements store.Deliveries.
-func (s statements) PlantsByID(ids []int64, bytesMax int) (rows []store.Row, err error) {
-	stmt, err := s.conn.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
+func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
+	list, err := json.Marshal(ids)
 	if err != nil {
 		return nil, err
 	}
-	defer stmt.Close()
-	bytes := 0
-	for _, id := range ids {
-		if bytes > bytesMax {
-			break
-		}
-		stmt.Bind(id)
-		ok, err := stmt.Step()
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			r := dbfile.PlantRow(stmt)
-			rows = append(rows, r)
-			bytes += r.Bytes()
-		}
-		stmt.Reset()
-	}
-	return rows, nil
+	const where = " FROM plants WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+	return collectWithin(s.conn.Rows("SELECT "+dbfile.PlantColumns+where, string(list)), bytesMax, dbfile.PlantRow)
 }
 
 // SetDue implements store.Deliveries.

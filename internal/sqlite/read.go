@@ -52,13 +52,13 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 	}
 	sql += " ORDER BY plants.id LIMIT ?2"
 	return query(ctx, e, func(c *sqlite3.Conn) ([]plant.Record, error) {
-		return collectWithin(c.Rows(sql, values...), recordRow)
+		return collectWithin(c.Rows(sql, values...), store.PlantsBytes, recordRow)
 	})
 }
 
-// collectWithin is sqlite3.Collect until the texts of the rows exceed store.PlantsBytes.
+// collectWithin is sqlite3.Collect until the texts of the rows exceed a number of bytes.
 func collectWithin[R interface{ Bytes() int }](
-	rows iter.Seq2[*sqlite3.Stmt, error], row func(*sqlite3.Stmt) R,
+	rows iter.Seq2[*sqlite3.Stmt, error], bytesMax int, row func(*sqlite3.Stmt) R,
 ) (all []R, err error) {
 	bytes := 0
 	for s, err := range rows {
@@ -67,7 +67,7 @@ func collectWithin[R interface{ Bytes() int }](
 		}
 		r := row(s)
 		all = append(all, r)
-		if bytes += r.Bytes(); bytes > store.PlantsBytes {
+		if bytes += r.Bytes(); bytes > bytesMax {
 			break
 		}
 	}
