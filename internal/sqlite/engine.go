@@ -65,9 +65,8 @@ type Engine struct {
 	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
 
-	readMu sync.Mutex // guards reader and scan
-	reader *sqlite3.Conn
-	scan   *sqlite3.Stmt // prepared by the first Scan
+	readMu sync.Mutex    // guards reader
+	reader *sqlite3.Conn // of all short reads
 
 	checkpoints checkpointer
 }
@@ -369,7 +368,6 @@ func (e *Engine) Close() error {
 // release closes all connections and files, and releases the locks last.
 func (e *Engine) release() error {
 	e.stmts.close()
-	e.scan.Close()
 	errs := []error{e.mark.Close()}
 	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
 		if conn != nil {

@@ -74,20 +74,16 @@ func collectWithin[R interface{ Bytes() int }](
 	return all, nil
 }
 
-const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
-
 // Scan implements admin.Engine.
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		if e.scan == nil {
-			if e.scan, err = c.Prepare(scanSQL); err != nil {
-				return err
-			}
+		s, err := c.Prepare("SELECT id, name, tag, created_at FROM plants WHERE id >= ? ORDER BY id LIMIT ?")
+		if err != nil {
+			return err
 		}
-		s := e.scan
-		defer s.Reset() // ends the read transaction
+		defer s.Close() // ends the read transaction
 		s.Bind(from, rows)
 		next, more, err = store.ScanRows(from, rows, visit, func(p *store.Scanned) (bool, error) {
 			ok, err := s.Step()
