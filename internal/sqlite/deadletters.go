@@ -17,34 +17,33 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		pendingSQL = "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= ?2 AND since < ?1 LIMIT ?3"
 		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?2"
 	)
-	var old bool
-	var pending, dead []deliveryKey
 	now := time.Now()
+	var old int64
 	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
-		n, err := c.QueryInt(oldestSQL, x.PendingBefore)
-		if err != nil {
+		old, err = c.QueryInt(oldestSQL, x.PendingBefore)
+		return err
+	})
+	if err == nil && old > 0 {
+		err = e.change(ctx, func() error {
+			_, err := e.tx().FanOut(store.DeadBatch, now)
 			return err
-		}
-		old = n > 0
+		})
+	}
+	if err != nil {
+		return expired, err
+	}
+	var pending, dead []deliveryKey
+	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
 		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
 			return err
 		}
 		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, store.DeadBatch)
 		return err
 	})
-	if err != nil || !old && len(pending)+len(dead) == 0 {
+	if err != nil || len(pending)+len(dead) == 0 {
 		return expired, err
 	}
 	err = e.change(ctx, func() error {
-		expired = store.Expired{}
-		if old {
-			if _, err := e.tx().FanOut(store.DeadBatch, now); err != nil {
-				return err
-			}
-			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
-				return err
-			}
-		}
 		// Since the read, another server may have claimed a delivery.
 		expired.Dead, err = e.changeDeliveries(pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
 			"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
