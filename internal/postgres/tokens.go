@@ -58,14 +58,11 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	return t, nil
 }
 
-// InsertToken implements store.Tx. The transaction has locked the row of plantstore, and the token with the highest id
+// NextTokenID implements store.Tx. The transaction has locked the row of plantstore, and the token with the highest id
 // is never deleted.
-func (s statements) InsertToken(t auth.Token) (auth.Token, error) {
-	err := s.q.QueryRow(s.ctx, "SELECT coalesce(max(id), 0) + 1 FROM tokens").Scan(&t.ID)
-	if err != nil {
-		return t, err
-	}
-	return t, s.PutToken(t)
+func (s statements) NextTokenID() (id int64, err error) {
+	err = s.q.QueryRow(s.ctx, "SELECT coalesce(max(id), 0) + 1 FROM tokens").Scan(&id)
+	return id, err
 }
 
 // PutToken implements store.Tx.
@@ -81,7 +78,7 @@ func (s statements) PutToken(t auth.Token) error {
 }
 
 // DeleteExpired implements store.Tx. It removes nothing if the role may not, because a server does not need that right.
-// It keeps the highest id, because InsertToken counts up from it.
+// It keeps the highest id, because NextTokenID counts up from it.
 func (s statements) DeleteExpired(t auth.Token) error {
 	allowed := false
 	err := s.q.QueryRow(s.ctx, "SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')").Scan(&allowed)

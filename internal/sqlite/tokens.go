@@ -100,35 +100,19 @@ func (s statements) TokensChanged() error {
 	return s.conn.Run("UPDATE state SET token_changes = token_changes + 1")
 }
 
-// insertTokenSQL stores the tokenValues of a token.
-const insertTokenSQL = `INSERT INTO tokens (` + tokenColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, '')) `
-
-// tokenValues returns the values of tokenColumns; id is nil for a new one.
-func tokenValues(id any, t auth.Token) []any {
-	return []any{
-		id, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt,
-		t.Prefix, string(t.Kind), t.Issuer, t.Identifier,
-	}
-}
-
-// InsertToken implements store.Tx.
-func (s statements) InsertToken(t auth.Token) (auth.Token, error) {
-	err := s.conn.Run(insertTokenSQL, tokenValues(nil, t)...)
-	if err == nil {
-		t.ID, err = s.conn.QueryInt("SELECT last_insert_rowid()")
-	}
-	if err != nil {
-		return t, err
-	}
-	return t, s.addDigest(1, t.ID)
+// NextTokenID implements store.Tx.
+func (s statements) NextTokenID() (int64, error) {
+	return s.conn.QueryInt("SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'tokens'")
 }
 
 // PutToken implements store.Tx.
 func (s statements) PutToken(t auth.Token) error {
-	return s.changeToken(t.ID, insertTokenSQL+`ON CONFLICT (id) DO UPDATE SET
+	return s.changeToken(t.ID, `INSERT INTO tokens (`+tokenColumns+`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))
+		ON CONFLICT (id) DO UPDATE SET
 		expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-		tokenValues(t.ID, t)...)
+		t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt,
+		t.Prefix, string(t.Kind), t.Issuer, t.Identifier)
 }
 
 // DeleteExpired implements store.Tx.

@@ -42,8 +42,8 @@ type Tx interface {
 	// TokensBy returns the selected tokens by ascending id; no subjects and no JWTs.
 	TokensBy(s Selector) ([]auth.Token, error)
 
-	// InsertToken stores a new token and returns it with its id. No id is used twice.
-	InsertToken(t auth.Token) (auth.Token, error)
+	// NextTokenID returns the id for a new token. No id is used twice.
+	NextTokenID() (int64, error)
 
 	// PutToken stores a token with its id. Of a stored token it updates the times of expiry, revocation and last use.
 	PutToken(t auth.Token) error

@@ -40,9 +40,19 @@ func (c *Changes) CreateToken(ctx context.Context, t auth.Token, by audit.Origin
 	return id, err
 }
 
+// insertToken stores a new token and returns it with its id.
+func insertToken(tx Tx, t auth.Token) (auth.Token, error) {
+	id, err := tx.NextTokenID()
+	if err != nil {
+		return t, err
+	}
+	t.ID = id
+	return t, tx.PutToken(t)
+}
+
 // createToken stores a token and the entry of its creation.
 func createToken(tx Tx, t auth.Token, by audit.Origin) (id int64, err error) {
-	t, err = tx.InsertToken(t)
+	t, err = insertToken(tx, t)
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +102,7 @@ func (c *Changes) RotateToken(
 			}
 		}
 		old = r.Old
-		if fresh, err = tx.InsertToken(r.New); err != nil {
+		if fresh, err = insertToken(tx, r.New); err != nil {
 			return err
 		}
 		return AppendAudit(tx, TokenRotated(fresh, r, by))
@@ -188,7 +198,7 @@ func insertIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
 	if err := checkPlace(tx, t, most); err != nil {
 		return t, err
 	}
-	return tx.InsertToken(t)
+	return insertToken(tx, t)
 }
 
 // PutSubject implements writepath.Engine.
