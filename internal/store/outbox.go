@@ -3,6 +3,7 @@ package store
 import (
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,20 +142,11 @@ func DeadLettersChanged(action audit.Action, s DeadSelector, n int64, by audit.O
 
 // compareWebhooks compares the webhooks of a store with the URLs of its active ones.
 func compareWebhooks(stored []Webhook, urls []string) (added, removed []string) {
-	active := map[string]bool{}
+	added = slices.Clone(urls)
 	for _, w := range stored {
-		if w.Active {
-			active[w.URL] = true
-		}
-	}
-	for _, u := range urls {
-		if !active[u] {
-			added = append(added, u)
-		}
-		delete(active, u)
-	}
-	for _, w := range stored {
-		if active[w.URL] {
+		if i := slices.Index(added, w.URL); w.Active && i >= 0 {
+			added = slices.Delete(added, i, i+1)
+		} else if w.Active {
 			removed = append(removed, w.URL)
 		}
 	}

@@ -38,8 +38,7 @@ func (c *Changes) SetWebhooks(ctx context.Context, urls []string, by audit.Origi
 		if err := tx.ChangeWebhooks(added, removed); err != nil {
 			return err
 		}
-		all, err = tx.Webhooks()
-		if err != nil || len(added)+len(removed) == 0 {
+		if all, err = tx.Webhooks(); err != nil || len(added)+len(removed) == 0 {
 			return err
 		}
 		return AppendAudit(tx, WebhooksChanged(added, removed, by))
