@@ -34,8 +34,8 @@ const (
 
 // hasCode reports whether an error is the server's with that SQLSTATE.
 func hasCode(err error, code string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == code
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == code
 }
 
 // effect is the possible effect of a call that failed.

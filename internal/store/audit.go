@@ -49,8 +49,7 @@ func verifyChain(ctx context.Context, log AuditReader) (audit.Ends, error) {
 			return ends, err
 		}
 		err = audit.Verify(ends, audit.Rows(math.MinInt64, read))
-		var fault *audit.Fault
-		if !errors.As(err, &fault) || try == tries {
+		if _, ok := errors.AsType[*audit.Fault](err); !ok || try == tries {
 			return ends, err
 		}
 		if now, errEnds := log.AuditEnds(ctx); errEnds != nil || now == ends {
