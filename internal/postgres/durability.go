@@ -63,10 +63,7 @@ func (e *Engine) readSettings(ctx context.Context) error {
 	}
 	e.estimate(ctx)
 	now := durabilityOf(settings)
-	e.mu.Lock()
-	before := e.durability
-	e.durability = now
-	e.mu.Unlock()
+	before := e.durability.Swap(&now)
 	if now.Guarantee != before.Guarantee {
 		e.log.Info("an acknowledged plant is "+now.Guarantee,
 			"synchronous_standby_names", settings["synchronous_standby_names"])
@@ -125,8 +122,4 @@ func (e *Engine) watch(ctx context.Context) {
 }
 
 // Durability implements writepath.Engine.
-func (e *Engine) Durability() store.Durability {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.durability
-}
+func (e *Engine) Durability() store.Durability { return *e.durability.Load() }

@@ -68,9 +68,8 @@ type Engine struct {
 	namespaceMu sync.Mutex
 	namespace   string // the PostgreSQL schema of the tables, empty before the first connection; guarded by namespaceMu
 
-	mu           sync.Mutex
-	durability   store.Durability // guarded by mu
-	ownMoveState string           // text of the state that this engine set and under which it may write; guarded by mu
+	durability   atomic.Pointer[store.Durability]
+	ownMoveState atomic.Pointer[store.MoveState] // committed by this engine, under which it may write
 }
 
 // CommitsMax is the number of concurrent Inserts above which throughput does not
@@ -109,6 +108,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
 	e.Changes = e.changes()
+	e.durability.Store(&store.Durability{})
+	e.ownMoveState.Store(&store.MoveState{})
 	if c.Traced {
 		config.ConnConfig.Tracer = tracer{}
 	}
@@ -143,7 +144,7 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 		if err := e.readSettings(ctx); err != nil {
 			return err
 		}
-		if e.requireStandby && !e.durability.Standby {
+		if e.requireStandby && !e.Durability().Standby {
 			return errNoStandby
 		}
 	}

@@ -54,7 +54,7 @@ func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
 // refuse to start on it. So a database without triggers can be a destination.
 func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
 	err := e.transactLocked(ctx, func(tx pgx.Tx) error {
-		now, err := moveState(ctx, tx)
+		now, err := statements{e, ctx, tx}.MoveState()
 		if err != nil {
 			return err
 		}
@@ -76,17 +76,9 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 		return err
 	})
 	if err == nil {
-		e.setOwnMoveState(after)
+		e.ownMoveState.Store(&after)
 	}
 	return err
-}
-
-// setOwnMoveState records the move state under which this engine may write. Its caller
-// has committed it: under the state of another engine, this one must not write.
-func (e *Engine) setOwnMoveState(s store.MoveState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ownMoveState = s.Text()
 }
 
 // Reopen implements move.Store.
@@ -101,7 +93,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.setOwnMoveState(store.MoveState{})
+	e.ownMoveState.Store(&store.MoveState{})
 	return e.dropTriggers(ctx)
 }
 
@@ -109,21 +101,6 @@ func (e *Engine) Reopen(ctx context.Context) error {
 // for each other to update them.
 func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 	return store.Totals{}, false, nil
-}
-
-// checkWritable returns an error if a move of another process makes the store
-// read-only. Its caller has locked the row of plantstore.
-func (e *Engine) checkWritable(ctx context.Context, q querier) error {
-	now, err := moveState(ctx, q)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if now.Text() == e.ownMoveState {
-		return nil
-	}
-	return now.Err()
 }
 
 // Lock implements move.Store. It refuses a role that lacks the rights for a move

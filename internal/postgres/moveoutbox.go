@@ -38,7 +38,7 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 		})
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.checkWritable(ctx, tx); err != nil {
+		if err := (statements{e, ctx, tx}).CheckWritable(); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries"); err != nil {

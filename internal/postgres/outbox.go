@@ -66,12 +66,7 @@ func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error
 			return false, err
 		}
 	}
-	if !events {
-		return false, nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ownMoveState == "", nil
+	return events && *e.ownMoveState.Load() == store.MoveState{}, nil
 }
 
 // Webhooks implements store.Reader.

@@ -124,9 +124,3 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	now.Move, now.Plants = store.ParseMoveState(move), e.estimated.Load()
 	return now, classify(err)
 }
-
-func moveState(ctx context.Context, q querier) (store.MoveState, error) {
-	var text string
-	err := q.QueryRow(ctx, "SELECT coalesce(move_state, '') FROM plantstore").Scan(&text)
-	return store.ParseMoveState(text), err
-}
