@@ -21,19 +21,14 @@ import (
 const citusSQL = `SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE)
 	FROM pg_extension WHERE extname = 'citus'`
 
-// citusKey is the key of a connection's custom data that is set if the database has Citus.
-const citusKey = "plantstore.citus"
-
 // prepareCitus prepares a new connection for Citus, if the database has it.
-func prepareCitus(ctx context.Context, c *pgx.Conn) error {
+func (e *Engine) prepareCitus(ctx context.Context, c *pgx.Conn) error {
 	tag, err := c.Exec(ctx, citusSQL)
-	if tag.RowsAffected() > 0 {
-		c.PgConn().CustomData()[citusKey] = true
+	if err == nil {
+		e.citus.Store(tag.RowsAffected() > 0)
 	}
 	return err
 }
-
-func hasCitus(c *pgx.Conn) bool { return c.PgConn().CustomData()[citusKey] != nil }
 
 // valuesMax is the largest number of rows of insertValuesSQL. Each connection prepares at
 // most ten of these statements.

@@ -63,6 +63,7 @@ type Engine struct {
 
 	webhooks webhookState
 
+	citus     atomic.Bool  // the database has Citus
 	copyPause atomic.Int64 // see createOnCitus
 
 	namespaceMu sync.Mutex
@@ -117,7 +118,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
-		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), prepareCitus(ctx, c))
+		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), e.prepareCitus(ctx, c))
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err

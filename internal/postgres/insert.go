@@ -166,7 +166,7 @@ const copyMin = 2000
 // create creates the plants of b whose ids are free, and returns these ids. With events, it
 // writes their events in the same transaction.
 func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool) (created []int64, err error) {
-	if hasCitus(c) {
+	if e.citus.Load() {
 		return e.createOnCitus(ctx, c, b, events)
 	}
 	if len(b.ids) >= copyMin {
