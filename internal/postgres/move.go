@@ -26,10 +26,7 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, erro
 // StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
 	return e.transactLocked(ctx, func(tx pgx.Tx) error {
-		if err := e.checkMover(ctx, tx); err != nil {
-			return err
-		}
-		if err := lockPlants(ctx, tx); err != nil {
+		if err := e.lockPlants(ctx, tx); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS plantstore_captured; "+
@@ -62,10 +59,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 			return now.Changed(before)
 		}
 		if after.Phase != store.Filling {
-			if err := e.checkMover(ctx, tx); err != nil {
-				return err
-			}
-			if err := lockPlants(ctx, tx); err != nil {
+			if err := e.lockPlants(ctx, tx); err != nil {
 				return err
 			}
 			if err := e.enable(ctx, tx, e.refuseTrigger()); err != nil {

@@ -67,8 +67,11 @@ func (e *Engine) Probe(ctx context.Context) error {
 const lockTimeout = "SET LOCAL lock_timeout = '1s'; "
 
 // lockPlants waits until no transaction writes plants, and blocks writes until the
-// transaction ends.
-func lockPlants(ctx context.Context, tx pgx.Tx) error {
+// transaction ends. It refuses a role that may not move the store.
+func (e *Engine) lockPlants(ctx context.Context, tx pgx.Tx) error {
+	if err := e.checkMover(ctx, tx); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, lockTimeout+"LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE")
 	return err
 }
