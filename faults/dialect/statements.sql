@@ -30,7 +30,6 @@ SELECT coalesce(max(id), 0) + 1 FROM tokens
 SELECT coalesce(move_state, '') FROM plantstore
 SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
-SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, active, (SELECT pg_catalog.count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
@@ -69,7 +68,7 @@ SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM p
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
 SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
-SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries LIMIT $1
+SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
 SET search_path = "public", pg_temp
 SET search_path = pg_catalog, pg_temp

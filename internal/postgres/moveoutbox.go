@@ -10,19 +10,14 @@ import (
 
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
-	deliveries, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
+	rows, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
 		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
 			(*nullText)(&o.Reason))
 		return o, err
-	}, "SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries LIMIT $1", most)
-	if err != nil {
-		return nil, classify(err)
-	}
-	events, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
-		err = r.Scan(&o.Since, &o.Plant)
-		return o, err
-	}, "SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1", most-len(deliveries))
-	return append(deliveries, events...), classify(err)
+	}, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries
+		UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox
+		ORDER BY since, plant LIMIT $1`, most)
+	return rows, classify(err)
 }
 
 // PutOutbox implements move.Destination.
