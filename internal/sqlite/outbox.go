@@ -66,10 +66,7 @@ func (e *Engine) TakeDeliveries(
 		taken, err = store.TakeDeliveries(e.tx(), settled, claim, time.Now())
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return taken, nil
+	return taken, err
 }
 
 // deliveriesDue reports whether a claim would return deliveries.
@@ -77,10 +74,7 @@ func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, er
 	return query(ctx, e, func(c *sqlite3.Conn) (bool, error) {
 		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
 			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)"
-		for webhook, most := range claim.Most {
-			if most == 0 {
-				continue
-			}
+		for webhook := range claim.Most {
 			if n, err := c.QueryInt(sql, webhook, time.Now()); err != nil || n != 0 {
 				return n != 0, err
 			}
@@ -155,10 +149,24 @@ func (s statements) FanOut(events int, now time.Time) (int64, error) {
 }
 
 // OutboxTotals implements webhook.Outbox.
-func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.OutboxTotals, err error) {
-	err = e.readApart(ctx, func(c *sqlite3.Conn) error {
-		totals, err = outboxTotals(c)
-		return err
+func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error) {
+	const sql = "SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
+		"(SELECT created_at FROM plants WHERE id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)), " +
+		"count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) " +
+		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id"
+	totals := map[int64]store.OutboxTotals{}
+	err := e.readApart(ctx, func(c *sqlite3.Conn) error {
+		for s, err := range c.Rows(sql) {
+			if err != nil {
+				return err
+			}
+			t := store.OutboxTotals{Pending: s.Int64(4), Oldest: s.Time(5), Dead: s.Int64(6)}
+			if s.Int64(1) != 0 {
+				t = t.WithOutbox(s.Int64(2), s.Time(3))
+			}
+			totals[s.Int64(0)] = t
+		}
+		return nil
 	})
 	return totals, err
 }
@@ -167,23 +175,4 @@ func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.Outbo
 // state on the reading connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	return dbfile.Read(ctx, e.path, func(c *sqlite3.Conn) error { return classify(fn(c)) })
-}
-
-func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {
-	const sql = "SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
-		"(SELECT created_at FROM plants WHERE id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)), " +
-		"count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) " +
-		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id"
-	totals := map[int64]store.OutboxTotals{}
-	for s, err := range c.Rows(sql) {
-		if err != nil {
-			return nil, err
-		}
-		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: s.Time(5), Dead: s.Int64(6)}
-		if s.Int64(1) != 0 {
-			t = t.WithOutbox(s.Int64(2), s.Time(3))
-		}
-		totals[s.Int64(0)] = t
-	}
-	return totals, nil
 }
