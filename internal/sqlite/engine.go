@@ -77,9 +77,6 @@ type Engine struct {
 //
 // Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
-	if c.Path == "" {
-		return nil, errors.New("sqlite.Config has no Path")
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
