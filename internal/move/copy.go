@@ -117,35 +117,46 @@ func (m *mover) count(rows []store.Row) {
 	}
 }
 
-// copyCaptured copies at most one chunk of the captured plants, and returns their
-// number.
-func (m *mover) copyCaptured(ctx context.Context) (int, error) {
-	ids, err := m.From.Captured(ctx, m.chunk)
-	if err != nil || len(ids) == 0 {
-		return 0, err
+// copyCaptured copies the captured plants in rounds, until a round has fewer than a number of them.
+func (m *mover) copyCaptured(ctx context.Context, fewer int) error {
+	for {
+		ids, err := m.From.Captured(ctx, m.chunk)
+		if err != nil {
+			return err
+		}
+		slices.Sort(ids)
+		if err := m.copyByID(ctx, ids); err != nil {
+			return err
+		}
+		m.Progress(m.result.Plants, m.all)
+		if len(ids) < fewer {
+			return nil
+		}
 	}
-	slices.Sort(ids)
-	limit := capturedPlants / 10
-	for remaining := ids; len(remaining) > 0; {
-		part := remaining[:min(limit, len(remaining))]
-		remaining = remaining[len(part):]
+}
+
+// copyByID copies captured plants, given their ids in ascending order.
+func (m *mover) copyByID(ctx context.Context, ids []int64) error {
+	for limit := capturedPlants / 10; len(ids) > 0; {
+		part := ids[:min(limit, len(ids))]
+		ids = ids[len(part):]
 		rows, err := m.From.PlantsByID(ctx, part)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if len(rows) < len(part) {
-			return 0, fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing",
+			return fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing",
 				m.FromName, len(part)-len(rows), len(part))
 		}
 		copied, err := m.copyRows(ctx, rows, func() ([]store.Row, error) { return m.To.PlantsByID(ctx, part) })
 		if err != nil {
-			return 0, err
+			return err
 		}
 		m.result.Captured += int64(len(copied))
 		m.count(copied) // the others were counted with their span
 		limit = limitAfter(rows, capturedPlants)
 	}
-	return len(ids), nil
+	return nil
 }
 
 // limitAfter returns the number of plants for the next read: as many as need about

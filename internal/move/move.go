@@ -234,12 +234,8 @@ func (m *mover) putTokens(ctx context.Context) error {
 // finish copies captured plants until a round has less than a chunk. Then it makes
 // the source read-only and completes the copy.
 func (m *mover) finish(ctx context.Context) error {
-	for n := m.chunk; n == m.chunk; {
-		var err error
-		if n, err = m.copyCaptured(ctx); err != nil {
-			return err
-		}
-		m.Progress(m.result.Plants, m.all)
+	if err := m.copyCaptured(ctx, m.chunk); err != nil {
+		return err
 	}
 	m.Announce()
 	if err := m.From.SetMoveState(ctx, store.MoveState{}, m.moving()); err != nil {
@@ -252,11 +248,13 @@ func (m *mover) finish(ctx context.Context) error {
 	// From here on the source stays read-only, or both stores could store plants.
 	m.complete = true
 	ctx = context.WithoutCancel(ctx)
-	if err := m.From.SetMoveState(ctx, m.moving(), m.moved()); err != nil {
-		return unfinished(err)
+	err := m.From.SetMoveState(ctx, m.moving(), m.moved())
+	if err == nil {
+		err = m.To.Reopen(ctx)
 	}
-	if err := m.To.Reopen(ctx); err != nil {
-		return unfinished(err)
+	if err != nil {
+		return fmt.Errorf("could not set the move states of both stores, which hold the same data; %w: %w",
+			ErrNotReopened, err)
 	}
 	m.result.Pause = time.Since(paused)
 	m.result.Unaudited = errors.Join(m.From.AppendAudit(ctx, m.event(audit.MoveEnd)),
@@ -273,27 +271,17 @@ func (m *mover) copyLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseMax,
 		fmt.Errorf("could not move the last plants within %s, so the old store is served as before", pauseMax))
 	defer cancel()
-	err := func() error {
-		for n := 1; n > 0; {
-			var err error
-			if n, err = m.copyCaptured(ctx); err != nil {
-				return err
-			}
-		}
-		if err := errors.Join(m.putTokens(ctx), m.putAudit(ctx)); err != nil {
-			return err
-		}
-		return errors.Join(m.putOutbox(ctx), m.compareTokens(ctx), m.compareTotals(ctx))
-	}()
+	err := m.copyCaptured(ctx, 1)
+	if err == nil {
+		err = errors.Join(m.putTokens(ctx), m.putAudit(ctx))
+	}
+	if err == nil {
+		err = errors.Join(m.putOutbox(ctx), m.compareTokens(ctx), m.compareTotals(ctx))
+	}
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return err
-}
-
-func unfinished(err error) error {
-	return fmt.Errorf("could not set the move states of both stores, which hold the same data; %w: %w",
-		ErrNotReopened, err)
 }
 
 // compareTokens compares the tokens of both stores, except for the times of last
