@@ -93,10 +93,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		}
 	}()
 	if c.ReadOnly {
-		if err := e.openReader(ctx, c); err != nil {
-			return nil, err
-		}
-		return e, nil
+		return e, e.openReader(ctx, c)
 	}
 	if err := e.openWriter(ctx, c); err != nil { // first, so that no lock file is created beside another file
 		return nil, err
