@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 
@@ -16,11 +15,6 @@ import (
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
 	return plantRows(ctx, e.pool, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
-}
-
-// PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
-	return plantRows(ctx, e.pool, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
 // StartCapture implements move.Source.

@@ -201,7 +201,7 @@ func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Deliver
 		"WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, now, most)
 }
 
-// PlantsByID implements store.Deliveries.
+// PlantsByID implements store.Reader.
 func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 	return plantRows(s.ctx, s.q, bytesMax, "WHERE id = ANY($1) ORDER BY id", ids)
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"math"
 
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
@@ -16,13 +15,6 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store
 	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
 		return collectWithin(c.Rows(sql, from, to, limit), store.PlantsBytes, dbfile.PlantRow)
-	})
-}
-
-// PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
-	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
-		return statements{e, c}.PlantsByID(ids, math.MaxInt)
 	})
 }
 

@@ -113,7 +113,7 @@ func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Deliver
 	})
 }
 
-// PlantsByID implements store.Deliveries.
+// PlantsByID implements store.Reader.
 func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 	list, err := json.Marshal(ids)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// Reader has the statements that read the tokens, the audit log and the webhooks of a store.
+// Reader has the statements that read the tokens, the audit log and the webhooks of a store, and single plants.
 type Reader interface {
 	// Tokens returns all tokens by ascending id, of every auth.Kind, including expired and revoked ones.
 	Tokens() ([]auth.Token, error)
@@ -27,6 +27,9 @@ type Reader interface {
 
 	// Webhooks returns all webhooks by ascending id.
 	Webhooks() ([]Webhook, error)
+
+	// PlantsByID returns the plants with these ids by ascending id, until their texts exceed a number of bytes.
+	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
 }
 
 // Tx has the statements of Changes in a transaction that other writers of these tables wait for.

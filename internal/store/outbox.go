@@ -170,7 +170,7 @@ type Deliveries interface {
 	// id only.
 	Due(webhook int64, now time.Time, most int) ([]Delivery, error)
 
-	// PlantsByID returns the plants with these ids, until their texts exceed a number of bytes.
+	// PlantsByID is as in Reader.
 	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
 
 	// SetDue sets the time of the next attempt of deliveries, or of the end of their claims.

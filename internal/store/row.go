@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"math"
 	"time"
 
 	"plantstore/internal/plant"
@@ -12,6 +14,11 @@ type Row struct {
 	plant.NewPlant
 	CreatedAt time.Time // whole microseconds
 	CreatedBy int64     // id of the token; 0 for the operator's own commands
+}
+
+// PlantsByID implements move.Store.
+func (c *Changes) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
+	return read(ctx, c, func(r Reader) ([]Row, error) { return r.PlantsByID(ids, math.MaxInt) })
 }
 
 // Create returns the Create that stores the row in another store.
