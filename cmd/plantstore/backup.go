@@ -41,8 +41,8 @@ to the file that --manifest names. It first copies the store to a temporary file
 so that a slow reader does not delay the server. The temporary file is in the
 directory that TMPDIR names, else beside the store, and is as large as the store.
 
-If FILE is s3://BUCKET/NAME, the command uploads the backup from such a temporary
-file, and then the manifest. The keys come from AWS_ACCESS_KEY_ID and
+If FILE is s3://BUCKET/NAME, the command uploads the backup and its manifest from
+such a temporary file. The keys come from AWS_ACCESS_KEY_ID and
 AWS_SECRET_ACCESS_KEY, or from the shared credentials file.
 
 With --backup-dir a server makes backups on a schedule. With --server, such a server

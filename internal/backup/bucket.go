@@ -2,9 +2,7 @@ package backup
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"strings"
 
 	"plantstore/internal/s3"
@@ -19,13 +17,6 @@ type bucket struct {
 	scratch string      // directory of temporary copies
 }
 
-// A marker is an object beside a backup in progress. It shows that an object without a manifest was left by a killed
-// server, and is not a backup whose manifest the operator has lost.
-const (
-	markerSuffix = ".unfinished"
-	markerText   = "The backup beside this object is in progress, or its server was killed.\n"
-)
-
 func (b *bucket) object(name string) *Object { return &Object{b.Bucket, b.at.Join(name)} }
 
 func (b *bucket) location(name string) string {
@@ -38,21 +29,8 @@ func (b *bucket) location(name string) string {
 func (b *bucket) make(
 	ctx context.Context, db, name string, progress func(step string) backupfile.Progress,
 ) (backupfile.Manifest, error) {
-	o := b.object(name)
-	if err := o.prepare(ctx); err != nil {
-		return backupfile.Manifest{}, err
-	}
-	if err := b.Put(ctx, b.markerKey(name), []byte(markerText)); err != nil {
-		return backupfile.Manifest{}, err
-	}
-	m, err := o.make(ctx, db, b.scratch, progress)
-	if err == nil {
-		_ = b.Remove(ctx, b.markerKey(name)) // the backup is complete; clean removes the marker later
-	}
-	return m, err
+	return b.object(name).Make(ctx, db, b.scratch, progress)
 }
-
-func (b *bucket) markerKey(name string) string { return b.at.Join(name + markerSuffix).Key }
 
 func (b *bucket) clean(
 	ctx context.Context, prefix string, isOurs func(name string) bool,
@@ -61,41 +39,7 @@ func (b *bucket) clean(
 	for _, key := range keys {
 		removed = append(removed, b.name(key))
 	}
-	if err != nil {
-		return removed, err
-	}
-	files, err := b.list(ctx, prefix)
-	for _, f := range files {
-		name, isMarker := strings.CutSuffix(f.name, markerSuffix)
-		if !isMarker || !isOurs(name) {
-			continue
-		}
-		found, err := b.removeUnfinished(ctx, name)
-		if err != nil {
-			return removed, err
-		}
-		if found {
-			removed = append(removed, name)
-		}
-	}
 	return removed, err
-}
-
-// removeUnfinished removes the marker of a backup, and the object of the backup unless it has a manifest. It reports
-// whether it removed the object.
-func (b *bucket) removeUnfinished(ctx context.Context, name string) (found bool, err error) {
-	o := b.object(name)
-	_, err = b.Stat(ctx, o.manifestKey())
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = b.Stat(ctx, o.at.Key)
-		if found = err == nil; found {
-			err = b.Remove(ctx, o.at.Key)
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return found, b.Remove(ctx, b.markerKey(name))
 }
 
 // name returns the name of a key of the destination.

@@ -16,8 +16,7 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 )
 
-// Object is a backup in a bucket. Its manifest is a second object, which is stored last: a backup without a manifest is
-// incomplete.
+// Object is a backup in a bucket. Its manifest is a second object, which is stored before the backup appears.
 type Object struct {
 	bucket *s3.Bucket
 	at     s3.Location
@@ -40,20 +39,13 @@ func (o *Object) manifestKey() string { return o.at.Key + backupfile.ManifestSuf
 // Make copies the store at db, which may be served, to the object, which must not exist. It first copies the store to a
 // temporary file in the directory scratch, because the WAL grows until the end of the copy. progress returns the
 // progress of a step: "copy" in pages, and "upload" in bytes. After an error there is no object, unless the server does
-// not respond; then the object has no manifest. The manifest is the zero value if nothing was copied.
+// not respond; then the object or its manifest may be stored. The manifest is the zero value if nothing was copied.
 func (o *Object) Make(
 	ctx context.Context, db, scratch string, progress func(step string) backupfile.Progress,
 ) (m backupfile.Manifest, err error) {
 	if err := o.prepare(ctx); err != nil {
 		return m, err
 	}
-	return o.make(ctx, db, scratch, progress)
-}
-
-// make is Make after prepare.
-func (o *Object) make(
-	ctx context.Context, db, scratch string, progress func(step string) backupfile.Progress,
-) (m backupfile.Manifest, err error) {
 	info, err := os.Stat(db)
 	if err == nil {
 		err = checkSpace(scratch, info.Size())
@@ -66,15 +58,15 @@ func (o *Object) make(
 		return m, err
 	}
 	defer f.Close()
-	m.SHA256, err = o.bucket.Upload(ctx, o.at.Key, f, m.Bytes, progress("upload"))
-	if err != nil {
-		return m, err
-	}
-	text, err := m.Text()
-	if err == nil {
-		err = o.bucket.Put(ctx, o.manifestKey(), text)
-	}
-	if err != nil {
+	err = o.bucket.Upload(ctx, o.at.Key, f, m.Bytes, progress("upload"), func(sum string) error {
+		m.SHA256 = sum
+		text, err := m.Text()
+		if err != nil {
+			return err
+		}
+		return o.bucket.Put(ctx, o.manifestKey(), text)
+	})
+	if err != nil && m.SHA256 != "" { // the manifest may be stored
 		err = errors.Join(err, o.discard(ctx))
 	}
 	return m, err
@@ -97,7 +89,7 @@ func (o *Object) prepare(ctx context.Context) error {
 	return nil
 }
 
-// discard removes an object whose manifest could not be stored, even after the end of ctx.
+// discard removes the manifest of an upload that failed, even after the end of ctx.
 func (o *Object) discard(ctx context.Context) error {
 	const discardMax = 30 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardMax)

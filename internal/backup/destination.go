@@ -14,7 +14,7 @@ type destination interface {
 	// location returns the path or the URL of a backup, and of the destination for an empty name.
 	location(name string) string
 
-	// make copies the store at db to a new backup. A backup is complete or has no manifest.
+	// make copies the store at db to a new backup, which appears complete, after its manifest.
 	make(ctx context.Context, db, name string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
 
 	// clean removes the parts that killed servers have left of backups whose names begin with prefix and are ours, and

@@ -68,6 +68,8 @@ func randomBytes(n int) []byte {
 
 func noProgress(int64, int64) {}
 
+func ready(string) error { return nil }
+
 // TestBucket stores objects of one and of several parts, and reads, lists and removes them.
 func TestBucket(t *testing.T) {
 	t.Parallel()
@@ -80,11 +82,18 @@ func TestBucket(t *testing.T) {
 	for key, size := range map[string]int{"a/one": 1, "a/parts": 40 << 20} {
 		text := randomBytes(size)
 		last := int64(0)
-		sum, err := b.Upload(ctx, key, bytes.NewReader(text), int64(size), func(done, all int64) {
+		sum := ""
+		err := b.Upload(ctx, key, bytes.NewReader(text), int64(size), func(done, all int64) {
 			if done < last || all != int64(size) {
 				t.Errorf("%s: progress %d of %d after %d", key, done, all, last)
 			}
 			last = done
+		}, func(whole string) error {
+			sum = whole
+			if _, err := b.Stat(ctx, key); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s exists before the end of its upload: %v", key, err)
+			}
+			return nil
 		})
 		want := sha256.Sum256(text)
 		if err != nil || sum != hex.EncodeToString(want[:]) || last != int64(size) {
@@ -128,12 +137,12 @@ func TestAbortUploads(t *testing.T) {
 	text := randomBytes(20 << 20)
 	for _, key := range []string{"a/p-1", "a/p-2", "a/q-1"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := b.Upload(ctx, key, bytes.NewReader(text), int64(len(text)), func(done, _ int64) {
+		err := b.Upload(ctx, key, bytes.NewReader(text), int64(len(text)), func(done, _ int64) {
 			if done > 17<<20 { // within the second part
 				s.Kill()
 				cancel()
 			}
-		})
+		}, ready)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", key, err)
 		}

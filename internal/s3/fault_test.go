@@ -38,8 +38,7 @@ func startProxy(t *testing.T, s *s3test.Server) *s3test.Proxy {
 func upload(t *testing.T, b *s3.Bucket) error {
 	t.Helper()
 	text := randomBytes(40 << 20)
-	_, err := b.Upload(t.Context(), "p-1", bytes.NewReader(text), int64(len(text)), noProgress)
-	return err
+	return b.Upload(t.Context(), "p-1", bytes.NewReader(text), int64(len(text)), noProgress, ready)
 }
 
 // wantNothing tests that a server has no object and no unfinished upload.
@@ -248,11 +247,11 @@ func TestCanceledUpload(t *testing.T) {
 	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
 	ctx, cancel := context.WithCancel(t.Context())
 	text := randomBytes(40 << 20)
-	_, err := b.Upload(ctx, "p-1", bytes.NewReader(text), int64(len(text)), func(done, _ int64) {
+	err := b.Upload(ctx, "p-1", bytes.NewReader(text), int64(len(text)), func(done, _ int64) {
 		if done > 20<<20 {
 			cancel()
 		}
-	})
+	}, ready)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}

@@ -17,7 +17,7 @@ import (
 func uploaded(t *testing.T, b *s3.Bucket, key string) []byte {
 	t.Helper()
 	text := randomBytes(20 << 20)
-	if _, err := b.Upload(t.Context(), key, bytes.NewReader(text), int64(len(text)), noProgress); err != nil {
+	if err := b.Upload(t.Context(), key, bytes.NewReader(text), int64(len(text)), noProgress, ready); err != nil {
 		t.Fatal(err)
 	}
 	return text

@@ -70,8 +70,9 @@ func TestServerDrips(t *testing.T) {
 			},
 			"remove": {func() error { return b.Remove(t.Context(), "p-1") }, "the transfer of 0 bytes took longer than "},
 			"upload": {func() error {
-				_, err := b.Upload(t.Context(), "p-1", strings.NewReader("text"), 4, func(int64, int64) {})
-				return err
+				return b.Upload(t.Context(), "p-1", strings.NewReader("text"), 4, func(int64, int64) {}, func(string) error {
+					return nil
+				})
 			}, "the transfer of 0 bytes took longer than "},
 			"get": {func() error {
 				r, err := b.Get(t.Context(), "p-1")

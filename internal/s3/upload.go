@@ -47,16 +47,16 @@ type sentPart struct {
 	Checksum string `xml:"ChecksumSHA256,omitempty"`
 }
 
-// Upload stores size bytes of r in parts, one after another, and returns their SHA-256 in hexadecimal digits. The
-// signature of each part has its SHA-256, which the server checks; so does an additional checksum, if the server
-// supports one. The object appears when it is complete. After an error Upload removes the sent parts, unless the
-// server does not respond. sent receives numbers of bytes.
+// Upload stores size bytes of r in parts, one after another. The signature of each part has its SHA-256, which the
+// server checks; so does an additional checksum, if the server supports one. The object appears when it is complete,
+// after ready has received the SHA-256 of all bytes in hexadecimal digits and has returned no error. After an error
+// Upload removes the sent parts, unless the server does not respond. sent receives numbers of bytes.
 func (b *Bucket) Upload(
-	ctx context.Context, key string, r io.ReaderAt, size int64, sent func(done, all int64),
-) (sum string, err error) {
+	ctx context.Context, key string, r io.ReaderAt, size int64, sent func(done, all int64), ready func(sum string) error,
+) (err error) {
 	u := &upload{b: b, key: key, checksums: true}
 	if err := u.begin(ctx); err != nil {
-		return "", err
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -69,16 +69,16 @@ func (b *Bucket) Upload(
 		part := io.NewSectionReader(r, at, min(step, size-at))
 		sum := sha256.New()
 		if _, err := io.Copy(io.MultiWriter(whole, sum), part); err != nil {
-			return "", err
+			return err
 		}
 		if err := u.put(ctx, part, sum.Sum(nil), func(n int64) { sent(at+n, size) }); err != nil {
-			return "", err
+			return err
 		}
 	}
-	if err := u.complete(ctx, size); err != nil {
-		return "", err
+	if err := ready(hex.EncodeToString(whole.Sum(nil))); err != nil {
+		return err
 	}
-	return hex.EncodeToString(whole.Sum(nil)), nil
+	return u.complete(ctx, size)
 }
 
 // begin starts the upload. It repeats the request without checksums if the server refuses them.
