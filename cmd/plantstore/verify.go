@@ -48,12 +48,7 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 				return err
 			}
 			progress := p.NewProgress(-1)
-			plants := int64(0)
-			progress.Plants(plants, -1)
-			v, err := verify(cmd.Context(), path, func(more int64) {
-				plants += more
-				progress.Plants(plants, -1)
-			})
+			v, err := verify(cmd.Context(), path, func(plants, _ int64) { progress.Plants(plants, -1) })
 			progress.End()
 			if cmd.Context().Err() != nil {
 				return terminal.ErrInterrupted

@@ -39,7 +39,7 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	if _, err := backupfile.RestoreFrom(s.ctx, r, &b.Manifest, path, false, progress("restore")); err != nil {
 		return nil, err
 	}
-	v, err := backupfile.Verify(s.ctx, path, plants(progress("check"), b.Manifest.Plants))
+	v, err := backupfile.Verify(s.ctx, path, progress("check"))
 	if err != nil {
 		return nil, err
 	}

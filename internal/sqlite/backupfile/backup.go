@@ -20,8 +20,7 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// Progress receives the number of copied pages or bytes during a backup or a restore. It may
-// be nil.
+// Progress receives the number of finished pages, bytes or plants, and of all. It may be nil.
 type Progress func(done, all int64)
 
 func (p Progress) report(done, all int64) {

@@ -45,11 +45,10 @@ func (v *Verification) fault(format string, args ...any) {
 // (https://sqlite.org/pragma.html#pragma_integrity_check) and compares the schema, the digest
 // of each row, their number and sum, and the commit mark. The store may be served or stopped,
 // or be a backup; Verify changes nothing. It reads one snapshot; the WAL of a server grows
-// until the end. It calls progress from time to time with the number of plants read since the
-// last call.
+// until the end. progress receives the number of plants.
 //
 // The error tells why the store could not be read: no such file, no plant store, the end of ctx.
-func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
+func Verify(ctx context.Context, path string, progress Progress) (Verification, error) {
 	var v Verification
 	path = dbfile.RealPath(path)
 	err := dbfile.Read(ctx, path, func(c *sqlite3.Conn) error { return v.check(ctx, c, path, true, progress) })
@@ -59,7 +58,7 @@ func Verify(ctx context.Context, path string, progress func(plants int64)) (Veri
 // VerifyFile is Verify for a path that the user entered. A file with a manifest is a backup:
 // VerifyFile compares the two and reads no other file. A file that is not in WAL mode is a
 // backup without its manifest: VerifyFile reads the file and the commit mark.
-func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (v Verification, err error) {
+func VerifyFile(ctx context.Context, path string, progress Progress) (v Verification, err error) {
 	path = dbfile.RealPath(path)
 	if err := dbfile.CheckNamed(path); err != nil {
 		return v, err
@@ -83,7 +82,7 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 
 // verify compares the whole backup at path with its manifest. It reads no other file and
 // changes nothing. See Verify for progress and the error.
-func (m *Manifest) verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
+func (m *Manifest) verify(ctx context.Context, path string, progress Progress) (Verification, error) {
 	v := Verification{Manifest: true}
 	size, sum, err := sumFile(ctx, path)
 	if err != nil {
@@ -129,7 +128,7 @@ func IsBackup(path string) (bool, error) {
 // checkImmutable checks a file without its WAL. If the file is a store, it also reads the
 // commit mark.
 func (v *Verification) checkImmutable(
-	ctx context.Context, path string, isStore bool, progress func(int64),
+	ctx context.Context, path string, isStore bool, progress Progress,
 ) error {
 	before, err := os.Stat(path)
 	if err != nil {
@@ -149,7 +148,7 @@ func (v *Verification) checkImmutable(
 
 // check checks the snapshot of a connection, and the commit mark if the file is a store.
 func (v *Verification) check(
-	ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress func(int64),
+	ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress Progress,
 ) error {
 	version, err := dbfile.SchemaVersion(c, path)
 	if err == nil && version == 0 {
@@ -178,6 +177,9 @@ func (v *Verification) check(
 	s, err := v.checkState(c, path, isStore)
 	if err != nil {
 		return err
+	}
+	if s != nil {
+		progress.report(0, s.Plants)
 	}
 	for _, step := range []struct {
 		name string
@@ -288,7 +290,7 @@ func (v *Verification) checkAudit(c *sqlite3.Conn, s *dbfile.State) error {
 	return err
 }
 
-func (v *Verification) checkPlants(c *sqlite3.Conn, s *dbfile.State, progress func(int64)) error {
+func (v *Verification) checkPlants(c *sqlite3.Conn, s *dbfile.State, progress Progress) error {
 	const progressEvery = 100_000
 	var d store.Digester
 	sum := int64(0)
@@ -301,8 +303,8 @@ func (v *Verification) checkPlants(c *sqlite3.Conn, s *dbfile.State, progress fu
 			v.fault("plant %d does not match its digest", r.ID)
 		}
 		sum += row.Int64(5)
-		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {
-			progress(progressEvery)
+		if v.Plants++; v.Plants%progressEvery == 0 && s != nil {
+			progress.report(v.Plants, s.Plants)
 		}
 	}
 	switch {
