@@ -164,14 +164,14 @@ func TestRestoreRefuses(t *testing.T) {
 			"another format", string(good), `{"format": 2}`,
 			"BACKUP.json has format 2, and this plantstore supports only format 1: use the plantstore that made the backup",
 		},
-		{"truncated", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it has "},
+		{"truncated", string(good[:len(good)-1]), string(manifest), "it has "},
 		{
 			"a flipped bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest),
-			"BACKUP is damaged: its SHA-256 is ",
+			"the backup is damaged: its SHA-256 is ",
 		},
 		{
 			"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1),
-			"BACKUP is damaged: it has 10 plants up to commit 1 of store ",
+			"the backup is damaged: it has 10 plants up to commit 1 of store ",
 		},
 	} {
 		mustWrite(t, backup, test.file)

@@ -72,11 +72,11 @@ func ParseManifest(path string, text []byte) (m Manifest, err error) {
 // not a regular file, if the manifest is missing or malformed, or if the size of the file differs
 // from the manifest.
 func BackupManifest(path string) (Manifest, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
+	if err := safefile.CheckRegular(path); err != nil {
 		return Manifest{}, err
 	}
-	if err := safefile.CheckRegular(path); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		return Manifest{}, err
 	}
 	m, err := ReadManifest(path + ManifestSuffix)

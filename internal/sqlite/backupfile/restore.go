@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +25,7 @@ var ErrExists = errors.New("a store exists already")
 // Restore replaces an existing store only if replace is set, and never a served one.
 func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (m Manifest, err error) {
 	from = dbfile.RealPath(from)
-	if err := dbfile.CheckNamed(from); err != nil {
-		return m, err
-	}
-	if m, err = ReadManifest(from + ManifestSuffix); err != nil {
+	if m, err = BackupManifest(from); err != nil {
 		return m, err
 	}
 	in, err := safefile.OpenRegular(from, os.O_RDONLY, 0)
@@ -37,16 +33,7 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 		return m, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return m, err
-	}
-	if err := m.CheckSize(info.Size()); err != nil {
-		return m, fmt.Errorf("%s is damaged: %w", from, err)
-	}
-	return m, restore(ctx, path, replace, func(temp *safefile.File) error {
-		return m.receive(ctx, from, in, temp, progress)
-	})
+	return RestoreFrom(ctx, in, &m, path, replace, progress)
 }
 
 // RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
@@ -55,64 +42,43 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 func RestoreFrom(
 	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
 ) (got Manifest, err error) {
-	err = restore(ctx, path, replace, func(temp *safefile.File) (err error) {
-		if m == nil {
-			got, err = receiveAlone(ctx, r, temp, progress)
-			return err
-		}
-		got = *m
-		return m.receive(ctx, "the backup", r, temp, progress)
-	})
-	return got, err
-}
-
-// restore restores the store at path from the file that fetch writes. fetch returns an error
-// unless the file is a complete backup.
-func restore(
-	ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error,
-) (err error) {
 	if path, err = dbfile.Locate(path); err != nil { // so that a link is not replaced
-		return err
+		return got, err
 	}
 	if _, err := os.Stat(path); err == nil && !replace {
-		return fmt.Errorf("%s: %w", path, ErrExists)
+		return got, fmt.Errorf("%s: %w", path, ErrExists)
 	}
 	if dbfile.Served(path) {
-		return dbfile.ServedError(path)
+		return got, dbfile.ServedError(path)
 	}
 	temp, err := safefile.Create(path)
 	if err != nil {
-		return err
+		return got, err
 	}
 	defer func() { err = errors.Join(err, temp.Discard()) }()
-	if err := fetch(temp); err != nil {
-		return err
+	if m != nil {
+		got, err = *m, m.receive(ctx, r, temp, progress)
+	} else {
+		got, err = receiveAlone(ctx, r, temp, progress)
 	}
-	lock, err := dbfile.LockServe(ctx, path) // after fetch, so that a failed restore creates no lock file
 	if err != nil {
-		return err
+		return got, err
+	}
+	lock, err := dbfile.LockServe(ctx, path) // so late that a failed restore creates no lock file
+	if err != nil {
+		return got, err
 	}
 	defer lock.Close()
-	err = replaceStore(ctx, temp, path, replace)
-	if errors.Is(err, fs.ErrExist) && !replace {
-		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared after the first check
-	}
-	return err
+	return got, replaceStore(ctx, temp, path, replace)
 }
 
-// receive copies a backup from r into a file and compares the copy with the manifest. Errors
-// call the backup name.
-func (m *Manifest) receive(
-	ctx context.Context, name string, r io.Reader, temp *safefile.File, progress Progress,
-) error {
+// receive copies a backup from r into a file and compares the copy with the manifest.
+func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) error {
 	if err := copyBytes(temp, contextReader{ctx, r}, m.Bytes, progress); err != nil {
 		return err
 	}
 	v, err := m.verify(ctx, temp.Name(), nil)
-	if err == nil && len(v.Faults) > 0 {
-		err = fmt.Errorf("%s is damaged: %s", name, v.Faults[0])
-	}
-	return err
+	return cmp.Or(err, v.damage())
 }
 
 // receiveAlone copies a backup without its manifest from r into a file, checks it, and returns
@@ -135,11 +101,8 @@ func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progres
 		return m, err
 	}
 	var v Verification
-	if err := v.checkImmutable(ctx, temp.Name(), false, nil); err != nil {
+	if err := cmp.Or(v.checkImmutable(ctx, temp.Name(), false, nil), v.damage()); err != nil {
 		return m, err
-	}
-	if len(v.Faults) > 0 {
-		return m, fmt.Errorf("the backup is damaged: %s", v.Faults[0])
 	}
 	m = Manifest{Format: manifestFormat, Store: v.Store, Commits: v.Commits, Plants: v.Plants}
 	m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name())
@@ -220,7 +183,7 @@ func replaceStore(ctx context.Context, temp *safefile.File, path string, replace
 	}
 	if _, err := os.Stat(path); err == nil {
 		if !replace { // a store appeared after the first check, and the WAL and the mark are its own
-			return fs.ErrExist
+			return fmt.Errorf("%s: %w", path, ErrExists)
 		}
 		if err := checkpointOld(path); err != nil {
 			return err

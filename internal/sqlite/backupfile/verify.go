@@ -41,6 +41,14 @@ func (v *Verification) fault(format string, args ...any) {
 	v.Faults = append(v.Faults, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
 }
 
+// damage returns the first fault of a backup as an error, nil without one.
+func (v *Verification) damage() error {
+	if len(v.Faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the backup is damaged: %s", v.Faults[0])
+}
+
 // Verify reads the whole store at path and detects damage: it runs SQLite's integrity check
 // (https://sqlite.org/pragma.html#pragma_integrity_check) and compares the schema, the digest
 // of each row, their number and sum, and the commit mark. The store may be served or stopped,
