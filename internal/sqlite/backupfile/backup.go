@@ -174,23 +174,20 @@ func copyStore(
 // copyPages copies the file in steps. After each step it leaves a server as much time as the
 // step took.
 func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progress Progress) error {
-	b, err := from.BackupTo(to)
-	if err != nil {
-		return err
-	}
-	for done := false; !done && err == nil && ctx.Err() == nil; {
-		start := time.Now()
-		if done, err = b.Step(backupPages); err == nil {
-			err = to.SyncFile()
+	start := time.Now()
+	return from.CopyTo(to, backupPages, func(copied, all int) error {
+		if err := to.SyncFile(); err != nil {
+			return err
 		}
-		copied, all := b.Pages()
 		progress.report(int64(copied), int64(all))
-		if err == nil && dbfile.Served(path) {
-			err = dbfile.Pause(ctx, time.Since(start))
+		if dbfile.Served(path) {
+			if err := dbfile.Pause(ctx, time.Since(start)); err != nil {
+				return err
+			}
 		}
-	}
-	finished := b.Finish()
-	return cmp.Or(err, ctx.Err(), finished) // finished repeats an error of Step
+		start = time.Now()
+		return ctx.Err()
+	})
 }
 
 // leaveWAL changes the header of a database file so that SQLite reads it without a WAL, even

@@ -108,10 +108,9 @@ func open(path string, vfs uintptr, flags int32) (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the connection. If a statement or a Backup of it is still open,
-// Close returns an error and the connection stays open; the caller may close it
-// again. The last connection of all processes to close a database checkpoints
-// and removes the WAL.
+// Close closes the connection. If a statement of it is still open, Close returns
+// an error and the connection stays open; the caller may close it again. The last
+// connection of all processes to close a database checkpoints and removes the WAL.
 func (c *Conn) Close() error {
 	if c.db == 0 {
 		return nil

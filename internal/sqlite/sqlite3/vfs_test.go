@@ -225,17 +225,16 @@ func TestShimBackup(t *testing.T) {
 	defer closeConn(t, to)
 	wantText(t, from, "PRAGMA journal_mode = WAL", "wal")
 	exec(t, from, fill)
-	b, err := from.BackupTo(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for done := false; !done; {
-		if done, err = b.Step(7); err != nil {
-			t.Fatal(err)
+	last, total := 0, 0
+	err := from.CopyTo(to, 7, func(copied, all int) error {
+		if copied != min(last+7, all) {
+			t.Errorf("%d of %d pages copied after %d", copied, all, last)
 		}
-	}
-	if err := b.Finish(); err != nil {
-		t.Fatal(err)
+		last, total = copied, all
+		return nil
+	})
+	if err != nil || last != total || total < 8 {
+		t.Errorf("%d of %d pages copied, %v", last, total, err)
 	}
 	checkFilled(t, to)
 }
