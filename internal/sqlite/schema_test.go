@@ -58,8 +58,8 @@ var hostile = []struct{ name, sql, want string }{
 		"another capture trigger", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
 			"CREATE TRIGGER capture AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
 		`trigger "capture" differs from the schema: ` +
-			`want "…ERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END", ` +
-			`got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
+			`want "ERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END", ` +
+			`got "ERT ON plants BEGIN DELETE FROM plants; END"`,
 	},
 	{
 		"half of a capture", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",

@@ -173,23 +173,13 @@ func (o object) foreignFault(schema []object) string {
 	return fmt.Sprintf("%v is not part of it", o)
 }
 
-// difference returns the first difference of two definitions.
+// difference returns the first difference of two definitions, with the text before it.
 func difference(want, got string) string {
-	const before, after = 20, 60
+	const before = 20
 	first := 0
 	for first < min(len(want), len(got)) && want[first] == got[first] {
 		first++
 	}
-	part := func(text string) string {
-		cut := ""
-		from := max(0, first-before)
-		if from > 0 {
-			cut = "…"
-		}
-		if text = text[min(from, len(text)):]; len(text) > before+after {
-			return cut + text[:before+after] + "…"
-		}
-		return cut + text
-	}
-	return fmt.Sprintf("want %q, got %q", part(want), part(got))
+	from := max(0, first-before)
+	return fmt.Sprintf("want %.80q, got %.80q", want[from:], got[from:])
 }
