@@ -178,9 +178,11 @@ func (t *Ticket) Unlock() error {
 
 // openLock opens the file with that suffix beside a store, or creates it with mode 0600.
 func openLock(path, suffix string) (*os.File, error) {
-	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = createLock(path, suffix)
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		giveToOwner(f, path)
+	} else if errors.Is(err, fs.ErrExist) {
+		f, err = safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
 	}
 	if errors.Is(err, safefile.ErrNotRegular) {
 		return nil, fmt.Errorf("%w: remove it", err)
@@ -191,21 +193,14 @@ func openLock(path, suffix string) (*os.File, error) {
 	return f, nil
 }
 
-// createLock creates the file for the owner of the store: if root runs a command, the server must still be able to open
-// the file.
-func createLock(path, suffix string) (*os.File, error) {
-	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) { // another process was first
-		return safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
-	}
-	if err != nil || os.Geteuid() != 0 {
-		return f, err
-	}
-	if info, err := os.Stat(path); err == nil { // for a restore, the store may not exist
+// giveToOwner gives a new file to the owner of the store at path: if root runs a command, the server must still be able
+// to open the file.
+func giveToOwner(f *os.File, path string) {
+	info, err := os.Stat(path)
+	if err == nil && os.Geteuid() == 0 { // for a restore, the store may not exist
 		owner := info.Sys().(*syscall.Stat_t)
 		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
 	}
-	return f, nil
 }
 
 // tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a

@@ -1,9 +1,7 @@
 package dbfile
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -29,16 +27,8 @@ func refuseNetwork(dir string) error {
 	if err := syscall.Stat(dir, &stat); err != nil {
 		return fmt.Errorf("stat %s: %w", dir, err)
 	}
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil // no /proc, as in some containers
-	}
-	defer mounts.Close()
-	kind, err := fileSystemOf(mounts, unix.Major(stat.Dev), unix.Minor(stat.Dev))
-	if err != nil {
-		return fmt.Errorf("read mountinfo: %w", err)
-	}
-	if networkFileSystems[kind] {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo") // none without /proc, as in some containers
+	if kind := fileSystemOf(string(mounts), unix.Major(stat.Dev), unix.Minor(stat.Dev)); networkFileSystems[kind] {
 		return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks do not work: "+
 			"use a local disk or PostgreSQL", dir, kind)
 	}
@@ -47,18 +37,14 @@ func refuseNetwork(dir string) error {
 
 // fileSystemOf returns the type of the file system on a device, or "" if
 // mountinfo (proc_pid_mountinfo(5)) does not list it.
-func fileSystemOf(mountinfo io.Reader, major, minor uint32) (string, error) {
+func fileSystemOf(mountinfo string, major, minor uint32) string {
 	device := fmt.Sprintf("%d:%d", major, minor)
-	lines := bufio.NewScanner(mountinfo)
-	for lines.Scan() {
-		mount, source, ok := strings.Cut(lines.Text(), " - ")
-		if !ok {
-			continue
-		}
+	for line := range strings.Lines(mountinfo) {
+		mount, source, _ := strings.Cut(line, " - ")
 		if fields := strings.Fields(mount); len(fields) > 2 && fields[2] == device {
 			kind, _, _ := strings.Cut(source, " ")
-			return kind, nil
+			return kind
 		}
 	}
-	return "", lines.Err()
+	return ""
 }

@@ -1,9 +1,6 @@
 package dbfile
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestFileSystemOf(t *testing.T) {
 	t.Parallel()
@@ -23,10 +20,10 @@ a malformed line
 		{0, 36, "fuse.sshfs", true},
 		{9, 9, "", false},
 	} {
-		got, err := fileSystemOf(strings.NewReader(mounts), test.major, test.minor)
-		if err != nil || got != test.want || networkFileSystems[got] != test.refused {
-			t.Errorf("%d:%d: got %q, %v, refused %v; want %q, refused %v",
-				test.major, test.minor, got, err, networkFileSystems[got], test.want, test.refused)
+		got := fileSystemOf(mounts, test.major, test.minor)
+		if got != test.want || networkFileSystems[got] != test.refused {
+			t.Errorf("%d:%d: got %q, refused %v; want %q, refused %v",
+				test.major, test.minor, got, networkFileSystems[got], test.want, test.refused)
 		}
 	}
 	if err := refuseNetwork(t.TempDir()); err != nil {
