@@ -18,18 +18,18 @@ func (s *Service) verify(j *Job, b Backup) ([]string, error) {
 	return faults, damage(faults)
 }
 
-// drill restores the backup of a job into a scratch file and verifies that file.
+// drill restores the backup of a job into a scratch file and verifies that file. A store has one server, which runs one
+// drill at a time, so a scratch directory that exists was left by a killed server.
 func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	s.removeScratch()
 	if err := checkSpace(s.config.Scratch, b.Manifest.Bytes); err != nil {
 		return nil, err
 	}
-	dir, err := s.newScratch()
-	if err != nil {
+	if err := os.Mkdir(s.scratch, 0o700); err != nil { // such as one of another user
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "restored.db")
+	defer func() { err = errors.Join(err, os.RemoveAll(s.scratch)) }()
+	path := filepath.Join(s.scratch, "restored.db")
 	r, err := s.to.open(s.ctx, b.Name)
 	if err != nil {
 		return nil, err
@@ -44,6 +44,13 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 		return nil, err
 	}
 	return v.Faults, damage(v.Faults)
+}
+
+// removeScratch removes the directory of a killed drill.
+func (s *Service) removeScratch() {
+	if err := os.RemoveAll(s.scratch); err != nil {
+		s.config.Log.Warn("could not remove the scratch directory of a killed drill", "file", s.scratch, "error", err)
+	}
 }
 
 // damage returns an error if there are faults.

@@ -5,7 +5,9 @@ package backup
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -51,8 +53,9 @@ type Config struct {
 // Service makes the backups of one store and works on them. It runs at most one backup, and at most one verification or
 // drill, at a time. The methods are safe for concurrent use.
 type Service struct {
-	config Config
-	to     destination
+	config  Config
+	to      destination
+	scratch string // directory of a drill
 
 	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
 	cancel  context.CancelFunc
@@ -84,10 +87,15 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	db, err := filepath.Abs(c.DB)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
-		config: c, to: to, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
-		manifests: map[string]backupfile.Manifest{},
-		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		config: c, to: to, scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
+		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
+		making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
