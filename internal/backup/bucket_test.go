@@ -217,7 +217,7 @@ func TestBucketServerKilled(t *testing.T) {
 
 	c := r.config
 	next := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: c.S3})
-	next.config.DB = c.DB
+	next.config.DB, next.store = c.DB, r.store
 	defer next.Close()
 	j := next.end(next.MakeBackup(admin))
 	if j.Err != nil {
@@ -356,7 +356,7 @@ func TestBucketReadsManifestsOnce(t *testing.T) {
 	requests, endpoint := newRequestLog(t, s)
 	c := r.config
 	slow := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: s3.Config{Endpoint: endpoint}})
-	slow.config.DB = c.DB
+	slow.config.DB, slow.store = c.DB, r.store
 	defer slow.Close()
 	const backups = 40
 	var newest, before string
@@ -401,7 +401,7 @@ func TestBucketHidesManifest(t *testing.T) {
 	requests, endpoint := newRequestLog(t, s)
 	c := r.config
 	other := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: s3.Config{Endpoint: endpoint}})
-	other.config.DB = c.DB
+	other.config.DB, other.store = c.DB, r.store
 	defer other.Close()
 	if b, err := other.Newest(t.Context()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("without a backup: %+v, %v", b, err)

@@ -107,7 +107,6 @@ func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error)
 	case err != nil:
 		s.config.Log.Error("backup failed", "file", file, "error", err)
 	default:
-		s.setIdentity(m.Store)
 		s.config.Log.Info("backup made", "file", file, "plants", m.Plants, "bytes", m.Bytes,
 			"took_us", time.Since(started).Microseconds())
 	}

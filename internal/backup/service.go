@@ -55,6 +55,7 @@ type Config struct {
 type Service struct {
 	config  Config
 	to      destination
+	store   string // identity of the store in its manifests
 	scratch string // directory of a drill
 
 	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
@@ -64,9 +65,8 @@ type Service struct {
 	making   chan struct{} // holds an element while a backup runs
 	checking chan struct{} // holds an element while a verification or a drill runs
 
-	mu         sync.Mutex // guards the fields below, and the schedule in config
+	mu         sync.Mutex // guards the fields below
 	closed     bool
-	store      string    // identity of the store in its manifests; empty until it is read
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
@@ -80,10 +80,14 @@ type Service struct {
 	notRemoved prometheus.Counter
 }
 
-// New returns a service for a destination. Start starts its schedule; the caller ends it with Close. The error is about
-// the configuration: New uses neither the directory nor the network.
+// New returns a service for a destination. Start starts its schedule; the caller ends it with Close. New reads the
+// identity of the store, and uses neither the directory nor the network.
 func New(c Config) (*Service, error) {
 	to, err := newDestination(c)
+	if err != nil {
+		return nil, err
+	}
+	store, err := backupfile.StoreAt(context.Background(), c.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func New(c Config) (*Service, error) {
 	}
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
-		config: c, to: to, scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
+		config: c, to: to, store: store, scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
 		making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -151,17 +155,13 @@ type Backup struct {
 // List returns the backups of the store in the destination, newest first, and the files with the name of one, such as
 // incomplete backups. It compares their sizes with their manifests; Verify compares the contents.
 func (s *Service) List(ctx context.Context) ([]Backup, error) {
-	store, err := s.identity(ctx)
-	if err != nil {
-		return nil, err
-	}
 	files, err := s.files(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := []Backup{}
 	for _, b := range files {
-		s.inspect(ctx, &b, store)
+		s.inspect(ctx, &b)
 		if !errors.Is(b.Fault, fs.ErrNotExist) { // else it was removed since the list
 			all = append(all, b)
 		}
@@ -172,16 +172,12 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 // Newest returns the newest complete backup of the store, and ErrNotFound without one. It returns any other error if it
 // could not read whether a newer one is complete.
 func (s *Service) Newest(ctx context.Context) (Backup, error) {
-	store, err := s.identity(ctx)
-	if err != nil {
-		return Backup{}, err
-	}
 	files, err := s.files(ctx)
 	if err != nil {
 		return Backup{}, err
 	}
 	for _, b := range files {
-		s.inspect(ctx, &b, store)
+		s.inspect(ctx, &b)
 		var manifest backupfile.ManifestError
 		switch {
 		case b.Fault == nil:
@@ -216,7 +212,7 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 }
 
 // inspect sets the manifest and the fault of a listed backup. A manifest never changes, so inspect reads it once.
-func (s *Service) inspect(ctx context.Context, b *Backup, store string) {
+func (s *Service) inspect(ctx context.Context, b *Backup) {
 	if b.Fault = checkTime(*b); b.Fault != nil {
 		return
 	}
@@ -231,7 +227,7 @@ func (s *Service) inspect(ctx context.Context, b *Backup, store string) {
 		s.mu.Unlock()
 	}
 	b.Manifest = m
-	if b.Fault == nil && m.Store != store {
+	if b.Fault == nil && m.Store != s.store {
 		b.Fault = errOtherStore
 	}
 }
@@ -242,14 +238,10 @@ func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	if !ok {
 		return b, ErrNotFound
 	}
-	store, err := s.identity(ctx)
-	if err != nil {
-		return b, err
-	}
 	if err = checkTime(b); err == nil {
 		b.Manifest, err = s.to.manifest(ctx, name)
 	}
-	if err == nil && b.Manifest.Store != store {
+	if err == nil && b.Manifest.Store != s.store {
 		err = errOtherStore
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -309,27 +301,6 @@ func checkTime(b Backup) error {
 		return errFuture
 	}
 	return nil
-}
-
-// identity returns the identity of the store, as in the manifests of its backups.
-func (s *Service) identity(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	known := s.store
-	s.mu.Unlock()
-	if known != "" {
-		return known, nil
-	}
-	read, err := backupfile.StoreAt(ctx, s.config.DB)
-	if err == nil {
-		s.setIdentity(read)
-	}
-	return read, err
-}
-
-func (s *Service) setIdentity(store string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.store = store
 }
 
 // record appends an event to the audit log.
