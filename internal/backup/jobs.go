@@ -36,8 +36,7 @@ type Job struct {
 	Faults   []string            // damage that a verification or a drill has found; at most 20
 	Err      error               // why the job failed; nil while it runs, and for a backup that is whole
 
-	slot  chan struct{} // holds an element for the job until its end
-	ended chan struct{} // closed at the end of the job
+	slot chan struct{} // holds an element for the job until its end
 }
 
 // jobsMax is the number of jobs whose results a Service keeps.
@@ -66,25 +65,9 @@ func (s *Service) Job(id int64) (Job, error) {
 	return Job{}, ErrNoJob
 }
 
-// Wait returns a job when it has ended. The error is ErrNoJob, or the error of ctx.
-func (s *Service) Wait(ctx context.Context, id int64) (Job, error) {
-	j, err := s.Job(id)
-	if err != nil {
-		return j, err
-	}
-	select {
-	case <-ctx.Done():
-		return j, ctx.Err()
-	case <-j.ended:
-		return s.Job(id)
-	}
-}
-
 // addJob adds a job that has started in a slot, and forgets the oldest one that has ended. The caller has locked mu.
 func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
-	j := &Job{
-		ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), slot: slot, ended: make(chan struct{}),
-	}
+	j := &Job{ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), slot: slot}
 	s.nextJob++
 	s.jobs = append(s.jobs, j)
 	ended := slices.IndexFunc(s.jobs, func(j *Job) bool { return !j.Ended.IsZero() })
@@ -100,7 +83,6 @@ func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err err
 	defer s.mu.Unlock()
 	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
 	<-j.slot
-	close(j.ended)
 }
 
 // reserve reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release.
@@ -141,10 +123,7 @@ func (s *Service) MakeBackup(by audit.Origin) (Job, error) {
 		s.lastManual = started
 		return s.nameAt(started, manualEnd)
 	}, func(j *Job) {
-		if !waitUntil(s.ctx, started) {
-			s.endJob(j, backupfile.Manifest{}, nil, s.ctx.Err())
-			return
-		}
+		waitUntil(s.ctx, started)
 		m, err := s.make(j, time.Now())
 		s.recordEnd(audit.StoreBackup, j, m, err)
 		s.endJob(j, m, nil, err)
