@@ -14,47 +14,31 @@ import (
 // schedule makes a backup every config.Every until Close. The interval begins with the newest complete backup in the
 // destination, which an earlier run of the server may have made.
 func (s *Service) schedule() {
-	var last, failed time.Time // starts of the newest backup and, if it is newer, of a failed one
 	s.removeScratch()
+	next := time.Now()
 	if old, err := s.scheduled(); err == nil && len(old) > 0 { // the backup logs the same error
-		last = old[len(old)-1].At
+		last := old[len(old)-1].At
 		s.last.Set(float64(last.Unix()))
+		next = last.Add(s.config.Every)
 	}
-	if s.due(last, failed).After(time.Now()) && s.acquire() { // else the backup does it at once
-		s.clean()
-		<-s.making
-	}
-	for s.ctx.Err() == nil {
-		if !waitUntil(s.ctx, s.due(last, failed)) || !s.acquire() {
-			return
-		}
+	for waitUntil(s.ctx, next) && s.acquire() {
 		started := time.Now()
-		err := s.makeScheduled(started)
-		switch {
+		switch err := s.makeScheduled(started); {
 		case s.ctx.Err() != nil:
 			return
 		case err != nil:
-			failed = time.Now()
+			s.failed.Inc()
+			next = time.Now().Add(min(s.config.Every, retryAfter))
 		default:
-			last, failed = started, time.Time{}
+			s.last.Set(float64(started.Unix()))
+			next = started.Add(s.config.Every)
 			s.removeOld()
 		}
 	}
 }
 
-// due returns the time of the next backup.
-func (s *Service) due(last, failed time.Time) time.Time {
-	switch {
-	case !failed.IsZero():
-		return failed.Add(min(s.config.Every, retryAfter))
-	case last.IsZero():
-		return time.Now()
-	}
-	return last.Add(s.config.Every)
-}
-
 // acquire waits until no other backup runs and returns true. It returns false at the end of the service. endJob
-// releases the slot, or the caller receives from s.making.
+// releases the slot.
 func (s *Service) acquire() bool {
 	select {
 	case <-s.ctx.Done():
@@ -79,18 +63,13 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// makeScheduled makes a scheduled backup, and logs and counts its result.
+// makeScheduled makes a scheduled backup. The caller has acquired the slot.
 func (s *Service) makeScheduled(started time.Time) error {
 	s.mu.Lock()
 	job := s.addJob(s.making, Making, s.nameAt(started, scheduledEnd), s.config.By)
 	s.mu.Unlock()
 	m, err := s.make(job, started)
-	switch {
-	case s.ctx.Err() != nil:
-	case err != nil:
-		s.failed.Inc()
-	default:
-		s.last.Set(float64(started.Unix()))
+	if err == nil {
 		s.recordEnd(audit.StoreBackup, job, m, nil)
 	}
 	s.endJob(job, m, nil, err)
@@ -142,14 +121,13 @@ func (s *Service) removeOld() {
 		}
 		err = s.to.remove(s.ctx, old[0].Name)
 		release()
-		if errors.Is(err, fs.ErrNotExist) { // another program has removed it since the list
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // another program has removed it since the list
+		case err != nil:
 			s.reportNotRemoved(old[0].Location, err)
-			continue
+		default:
+			s.config.Log.Info("removed an old backup", "file", old[0].Location)
 		}
-		s.config.Log.Info("removed an old backup", "file", old[0].Location)
 	}
 }
 
