@@ -89,11 +89,8 @@ const defaultVFS uintptr = 0
 
 func open(path string, vfs uintptr, flags int32) (*Conn, error) {
 	c := &Conn{tls: libc.NewTLS(), run: map[string]*Stmt{}}
-	c.out = libc.Xcalloc(c.tls, 1, outBytes)
-	name, err := libc.CString(path)
-	if c.out == 0 || err != nil {
-		return nil, outOfMemory("open")
-	}
+	c.out = calloc(c.tls, outBytes)
+	name := cString(c.tls, path)
 	defer libc.Xfree(c.tls, name)
 	// NOMUTEX: the owner of a connection lets one goroutine at a time use it.
 	flags |= lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
@@ -132,10 +129,7 @@ func (c *Conn) Close() error {
 
 // Exec runs the statements of sql in order and discards their rows.
 func (c *Conn) Exec(sql string) error {
-	text, err := libc.CString(sql)
-	if err != nil {
-		return outOfMemory(sql)
-	}
+	text := cString(c.tls, sql)
 	defer libc.Xfree(c.tls, text)
 	return c.check(sql, lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0))
 }
@@ -257,12 +251,8 @@ func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls,
 // caller opened it for writing: its mode, its owner or its file system forbids
 // writing.
 func (c *Conn) ReadOnly() bool {
-	name, err := libc.CString("main")
-	if err != nil {
-		panic("out of memory: " + err.Error()) // like the Go runtime
-	}
-	defer libc.Xfree(c.tls, name)
-	return lib.Xsqlite3_db_readonly(c.tls, c.db, name) == 1
+	const main = 0
+	return lib.Xsqlite3_db_readonly(c.tls, c.db, main) == 1
 }
 
 // InTransaction reports whether a transaction is open. An error may end a
@@ -289,11 +279,7 @@ func (c *Conn) KeepWAL(keep bool) { c.config(lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOS
 
 // config sets an option of the connection (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
 func (c *Conn) config(option int32, on bool) {
-	v := int32(0)
-	if on {
-		v = 1
-	}
-	arguments := libc.VaList(c.out+outArgs, v, uintptr(0))
+	arguments := libc.VaList(c.out+outArgs, libc.BoolInt32(on), uintptr(0))
 	lib.Xsqlite3_db_config(c.tls, c.db, option, arguments) // fails only for an unknown option
 }
 
@@ -374,10 +360,7 @@ func (c *Conn) SyncFile() error {
 // it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html, SQLITE_FCNTL_HAS_MOVED).
 func (c *Conn) Moved() (bool, error) {
 	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_HAS_MOVED, c.out)
-	if code != lib.SQLITE_OK {
-		return false, c.newError("path of the file", code)
-	}
-	return *(*int32)(pointer(c.out)) != 0, nil
+	return *(*int32)(pointer(c.out)) != 0, c.check("path of the file", code)
 }
 
 // Version returns the library's version as X*1000000 + Y*1000 + Z.
@@ -385,6 +368,22 @@ func Version() int {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	return int(lib.Xsqlite3_libversion_number(tls))
+}
+
+// calloc returns zeroed C memory. Like the Go runtime, it panics if there is none.
+func calloc(tls *libc.TLS, bytes int) uintptr {
+	memory := libc.Xcalloc(tls, 1, lib.Tsize_t(bytes))
+	if memory == 0 {
+		panic("out of memory")
+	}
+	return memory
+}
+
+// cString returns a copy of a text in C memory.
+func cString(tls *libc.TLS, text string) uintptr {
+	memory := calloc(tls, len(text)+1)
+	copy(unsafe.Slice((*byte)(pointer(memory)), len(text)), text)
+	return memory
 }
 
 // pointer turns an address of C memory into a pointer. This is sound because

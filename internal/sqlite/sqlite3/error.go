@@ -101,7 +101,3 @@ func (c *Conn) newError(op string, code int32) *Error {
 func codeError(tls *libc.TLS, op string, code int32) *Error {
 	return &Error{Op: op, Code: int(code), Message: libc.GoString(lib.Xsqlite3_errstr(tls, code))}
 }
-
-func outOfMemory(op string) *Error {
-	return &Error{Op: op, Code: lib.SQLITE_NOMEM, Message: "out of memory"}
-}

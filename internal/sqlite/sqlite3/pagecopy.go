@@ -12,11 +12,8 @@ import (
 //
 // If the connection keeps a read transaction open, the copy has the state that this transaction
 // reads, and writes of other connections do not restart it.
-func (c *Conn) CopyTo(to *Conn, pages int, after func(copied, all int) error) error {
-	name, err := libc.CString("main")
-	if err != nil {
-		return outOfMemory("backup")
-	}
+func (c *Conn) CopyTo(to *Conn, pages int, after func(copied, all int) error) (err error) {
+	name := cString(c.tls, "main")
 	defer libc.Xfree(c.tls, name)
 	b := lib.Xsqlite3_backup_init(c.tls, to.db, name, c.db, name)
 	if b == 0 {

@@ -27,10 +27,7 @@ const textBytesMin = 64 << 10
 
 // Prepare compiles one statement for repeated use. The caller closes it.
 func (c *Conn) Prepare(sql string) (*Stmt, error) {
-	text, err := libc.CString(sql)
-	if err != nil {
-		return nil, outOfMemory(sql)
-	}
+	text := cString(c.tls, sql)
 	defer libc.Xfree(c.tls, text)
 	code := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, lib.SQLITE_PREPARE_PERSISTENT, c.out, 0)
 	if code != lib.SQLITE_OK {
@@ -47,7 +44,7 @@ func (s *Stmt) Close() {
 	lib.Xsqlite3_finalize(s.conn.tls, s.stmt) // repeats the error that Step returned
 	s.stmt = 0
 	for _, text := range append(s.older, s.text) {
-		unmap(text)
+		_ = syscall.Munmap(text) // fails only for memory that is not mapped, such as none
 	}
 }
 
@@ -56,7 +53,7 @@ func (s *Stmt) Reset() {
 	lib.Xsqlite3_reset(s.conn.tls, s.stmt) // repeats the error that Step returned
 	s.used = 0
 	for _, text := range s.older {
-		unmap(text)
+		_ = syscall.Munmap(text) // fails only for memory that is not mapped
 	}
 	s.older = s.older[:0]
 }
@@ -93,11 +90,7 @@ func (s *Stmt) Bind(values ...any) {
 		case int64:
 			s.BindInt64(i+1, v)
 		case bool:
-			n := int64(0)
-			if v {
-				n = 1
-			}
-			s.BindInt64(i+1, n)
+			s.BindInt64(i+1, libc.BoolInt64(v))
 		case string:
 			s.BindText(i+1, v)
 		case []byte:
@@ -202,10 +195,4 @@ func (s *Stmt) grow(more int) {
 		panic("out of memory: " + err.Error()) // like the Go runtime
 	}
 	s.text, s.used = text, 0
-}
-
-func unmap(text []byte) {
-	if text != nil {
-		_ = syscall.Munmap(text) // fails only for memory that is not mapped
-	}
 }

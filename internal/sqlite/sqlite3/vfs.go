@@ -24,19 +24,14 @@ type vfs struct {
 var registerVFS = sync.OnceValues(func() (name uintptr, err error) {
 	tls := libc.NewTLS()
 	defer tls.Close()
-	nameOfParent, err := libc.CString(parentName)
-	if err != nil {
-		return 0, outOfMemory("register VFS")
-	}
+	nameOfParent := cString(tls, parentName)
 	defer libc.Xfree(tls, nameOfParent)
 	parent := lib.Xsqlite3_vfs_find(tls, nameOfParent)
 	if parent == 0 {
 		return 0, &Error{Op: "register VFS", Code: lib.SQLITE_ERROR, Message: "SQLite has no VFS " + parentName}
 	}
-	registered := libc.Xcalloc(tls, 1, lib.Tsize_t(unsafe.Sizeof(vfs{})))
-	if name, err = libc.CString(vfsName); err != nil || registered == 0 {
-		return 0, outOfMemory("register VFS")
-	}
+	registered := calloc(tls, int(unsafe.Sizeof(vfs{})))
+	name = cString(tls, vfsName)
 	v := (*vfs)(pointer(registered))
 	v.Tsqlite3_vfs = *(*lib.Tsqlite3_vfs)(pointer(parent))
 	v.parentOpen = v.FxOpen
