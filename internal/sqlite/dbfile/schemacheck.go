@@ -145,19 +145,15 @@ func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	return faults, nil
 }
 
-// CheckSchema returns an error if SchemaFaults finds a difference.
+// CheckSchema returns an error with the first difference that SchemaFaults finds.
 func CheckSchema(c *sqlite3.Conn, path string, version int) error {
 	faults, err := SchemaFaults(c, version)
 	if err != nil || len(faults) == 0 {
 		return err
 	}
-	more := ""
-	if n := len(faults) - 1; n > 0 {
-		more = fmt.Sprintf(" (and %d more; plantstore verify lists them)", n)
-	}
-	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s%s; "+
+	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s; "+
 		"undo the change with the tool that made it, or restore a backup",
-		store.ErrBroken, path, version, faults[0], more)
+		store.ErrBroken, path, version, faults[0])
 }
 
 // foreignFault describes an object that is not part of the schema. It returns "" for an ordinary
