@@ -68,7 +68,13 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
 		return m, err
 	}
-	return m, m.publish(temp, to)
+	if err := m.Write(to + ManifestSuffix); err != nil {
+		return m, err
+	}
+	if err := temp.Publish(false); err != nil {
+		return m, errors.Join(err, os.Remove(to+ManifestSuffix))
+	}
+	return m, nil
 }
 
 // BackupTo writes a backup of the store at path, which may be served, to w, with the same

@@ -86,17 +86,6 @@ func BackupManifest(path string) (Manifest, error) {
 	return m, err
 }
 
-// publish writes the manifest, and then gives the backup its name.
-func (m *Manifest) publish(temp *safefile.File, to string) error {
-	if err := m.Write(to + ManifestSuffix); err != nil {
-		return err
-	}
-	if err := temp.Publish(false); err != nil {
-		return errors.Join(err, os.Remove(to+ManifestSuffix))
-	}
-	return nil
-}
-
 // Write writes the manifest to a new file, which appears when it is on stable storage. The
 // error wraps fs.ErrExist if path exists.
 func (m *Manifest) Write(path string) error {
