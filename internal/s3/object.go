@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -95,39 +94,30 @@ func (b *Bucket) Put(ctx context.Context, key string, text []byte) error {
 const contentType = "application/octet-stream"
 
 // AbortUploads aborts the unfinished multipart uploads whose keys begin with a prefix and satisfy a condition, and
-// returns their keys.
-func (b *Bucket) AbortUploads(ctx context.Context, prefix string, condition func(key string) bool) ([]string, error) {
-	const pagesMax = 10
-	var aborted []string
-	query := url.Values{"uploads": {""}, "prefix": {prefix}}
-	for range pagesMax {
-		var page struct {
-			XMLName xml.Name `xml:"ListMultipartUploadsResult"`
-			Upload  []struct {
-				Key      string
-				UploadID string `xml:"UploadId"`
-			}
-			IsTruncated        bool
-			NextKeyMarker      string
-			NextUploadIDMarker string `xml:"NextUploadIdMarker"`
+// returns their keys. It aborts those on the first page of the server, which has room for 1,000: a killed upload leaves
+// one.
+func (b *Bucket) AbortUploads(
+	ctx context.Context, prefix string, condition func(key string) bool,
+) (aborted []string, err error) {
+	var page struct {
+		XMLName xml.Name `xml:"ListMultipartUploadsResult"`
+		Upload  []struct {
+			Key      string
+			UploadID string `xml:"UploadId"`
 		}
-		if _, err := b.call(ctx, request{method: http.MethodGet, query: query}, &page); err != nil {
+	}
+	r := request{method: http.MethodGet, query: url.Values{"uploads": {""}, "prefix": {prefix}}}
+	if _, err := b.call(ctx, r, &page); err != nil {
+		return nil, err
+	}
+	for _, u := range page.Upload {
+		if !strings.HasPrefix(u.Key, prefix) || !condition(u.Key) {
+			continue
+		}
+		if err := b.abort(ctx, u.Key, u.UploadID); err != nil {
 			return aborted, err
 		}
-		for _, u := range page.Upload {
-			if !strings.HasPrefix(u.Key, prefix) || !condition(u.Key) {
-				continue
-			}
-			if err := b.abort(ctx, u.Key, u.UploadID); err != nil {
-				return aborted, err
-			}
-			aborted = append(aborted, u.Key)
-		}
-		if !page.IsTruncated || cmp.Or(page.NextKeyMarker, page.NextUploadIDMarker) == "" {
-			break
-		}
-		query.Set("key-marker", page.NextKeyMarker)
-		query.Set("upload-id-marker", page.NextUploadIDMarker)
+		aborted = append(aborted, u.Key)
 	}
 	return aborted, nil
 }

@@ -2,13 +2,14 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -28,13 +29,13 @@ type request struct {
 	header http.Header
 	body   func() io.Reader // of each attempt; nil: none
 	bytes  int64            // of the body
-	sum    []byte           // SHA-256 of the body
+	sum    string           // SHA-256 of the body in hexadecimal digits
 }
 
 // textBody sets a short body.
 func (r request) textBody(text []byte) request {
-	sum := sha256.Sum256(text)
-	r.body, r.bytes, r.sum = func() io.Reader { return bytes.NewReader(text) }, int64(len(text)), sum[:]
+	r.body, r.bytes = func() io.Reader { return bytes.NewReader(text) }, int64(len(text))
+	r.sum = fmt.Sprintf("%x", sha256.Sum256(text))
 	return r
 }
 
@@ -127,6 +128,9 @@ var codesOfStatus = map[int]string{
 	http.StatusMovedPermanently: "PermanentRedirect",
 }
 
+// emptySum is the SHA-256 of a request without a body.
+var emptySum = fmt.Sprintf("%x", sha256.Sum256(nil))
+
 // build returns the request without its signature.
 func (b *Bucket) build(ctx context.Context, r request) (*http.Request, error) {
 	u := *b.base
@@ -142,15 +146,8 @@ func (b *Bucket) build(ctx context.Context, r request) (*http.Request, error) {
 		return nil, err
 	}
 	out.ContentLength = r.bytes
-	for name, values := range r.header {
-		out.Header[name] = values
-	}
-	sum := r.sum
-	if r.body == nil {
-		empty := sha256.Sum256(nil)
-		sum = empty[:]
-	}
-	out.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum)) // the server checks it
+	maps.Copy(out.Header, r.header)
+	out.Header.Set("X-Amz-Content-Sha256", cmp.Or(r.sum, emptySum)) // the server checks it
 	return out, nil
 }
 

@@ -109,7 +109,7 @@ func (u *upload) begin(ctx context.Context) error {
 func (u *upload) put(ctx context.Context, part *io.SectionReader, sum []byte, sent func(int64)) error {
 	number := len(u.parts) + 1
 	r := request{
-		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: sum, header: http.Header{},
+		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: hex.EncodeToString(sum), header: http.Header{},
 		query: url.Values{"partNumber": {strconv.Itoa(number)}, "uploadId": {u.id}},
 		body: func() io.Reader {
 			return &countingPart{io.NewSectionReader(part, 0, part.Size()), sent}
