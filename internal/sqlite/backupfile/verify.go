@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
@@ -259,14 +258,6 @@ func (v *Verification) checkTokens(c *sqlite3.Conn, s *dbfile.State) error {
 	}
 	if s != nil && sum != s.TokenDigests {
 		v.fault("a token was changed, removed or added by another program")
-	}
-	for row, err := range c.Rows("SELECT scopes FROM tokens") {
-		if err != nil {
-			return err
-		}
-		if _, err := auth.ParseScopes(row.Text(0)); err != nil {
-			v.fault("a token: %v", err)
-		}
 	}
 	return nil
 }
