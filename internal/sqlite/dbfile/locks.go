@@ -1,6 +1,7 @@
 package dbfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,7 @@ func LockMove(path string) (*os.File, error) {
 		return f, nil
 	}
 	_ = f.Close()
-	if err == nil {
-		err = store.ErrMoveRunning
-	}
-	return nil, err
+	return nil, cmp.Or(err, store.ErrMoveRunning)
 }
 
 // Ticket is the write ticket of a process.
