@@ -54,9 +54,6 @@ const backupPages = 256
 // Backup reads one snapshot of the store with SQLite's backup API
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
 func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
-	if _, err := os.Stat(filepath.Dir(to)); err != nil {
-		return m, fmt.Errorf("the directory of the backup: %w; create it, or use another path", err)
-	}
 	if err := refuseExisting(to); err != nil {
 		return m, err
 	}
@@ -98,23 +95,19 @@ func BackupTo(
 }
 
 // Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and
-// opens it for reading. Only the owner can read the file, and it has no name, so Close removes
-// it. The manifest lacks the SHA-256.
+// returns that. Only the owner can read the file, and it has no name, so Close removes it. The
+// manifest lacks the SHA-256.
 func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os.File, Manifest, error) {
 	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
 	if err != nil {
 		return nil, m, err
 	}
-	f, err := os.Open(temp.Name())
-	if err := errors.Join(err, temp.Discard()); err != nil {
-		return nil, m, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, m, errors.Join(err, f.Close())
+	info, err := temp.Stat()
+	if err := errors.Join(err, os.Remove(temp.Name())); err != nil {
+		return nil, m, errors.Join(err, temp.Close())
 	}
 	m.Bytes = info.Size()
-	return f, m, nil
+	return temp.File, m, nil
 }
 
 // snapshot copies the current content of the store at path into a temporary file in the
@@ -139,7 +132,7 @@ func snapshot(
 			return err
 		}
 		m, err = copyStore(ctx, c, path, temp.Name(), progress)
-		return errors.Join(err, removeIfExists(temp.Name()+"-journal"))
+		return err
 	})
 	if err == nil {
 		err = leaveWAL(temp)
@@ -221,13 +214,6 @@ func refuseExisting(path string) error {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
 		}
-	}
-	return nil
-}
-
-func removeIfExists(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestBackupRefuses(t *testing.T) {
 		{"plants.db", path, "DIR/plants.db already exists; use a new file"},
 		{
 			"plants.db", filepath.Join(dir, "no", "backup.db"),
-			"the directory of the backup: stat DIR/no: no such file or directory; create it, or use another path",
+			"create a file in DIR/no: no such file or directory; create the directory, or use another one",
 		},
 	} {
 		_, err := backupfile.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)
