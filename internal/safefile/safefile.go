@@ -209,49 +209,33 @@ func OwnedHere(info fs.FileInfo) bool {
 // RefuseForeignLinks returns an error if a part of path, or of the target of a symbolic link in it, is a symbolic
 // link of a user other than root and the user of this process. A path that does not exist is not an error.
 func RefuseForeignLinks(path string) error {
-	const linksMax = 40         // the limit of the kernel
+	const linksMax = 40         // the limit of the kernel, which refuses a path with more links
 	path = filepath.Clean(path) // not absolute: this user may not be allowed to search above the working directory
-	for range linksMax {
-		link, err := firstLink(path)
-		if err != nil || link == "" {
+	for links, end := 0, 1; end <= len(path) && links <= linksMax; end++ {
+		if end < len(path) && path[end] != filepath.Separator {
+			continue
+		}
+		part := path[:end]
+		info, err := os.Lstat(part)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return nil // the caller's own call returns this error
+		case err != nil:
 			return err
+		case info.Mode()&fs.ModeSymlink == 0:
+			continue
+		case !OwnedHere(info):
+			return fmt.Errorf("%s is a symbolic link of another user; use the path of its target", part)
 		}
-		info, err := os.Lstat(link)
-		if err != nil {
-			return err
-		}
-		if !OwnedHere(info) {
-			return fmt.Errorf("%s is a symbolic link of another user; use the path of its target", link)
-		}
-		target, err := os.Readlink(link)
+		target, err := os.Readlink(part)
 		if err != nil {
 			return err
 		}
 		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(link), target)
+			target = filepath.Join(filepath.Dir(part), target)
 		}
-		path = filepath.Join(target, path[len(link):])
+		path = filepath.Join(target, path[end:])
+		links, end = links+1, 0
 	}
-	return nil // the kernel refuses a path with more links
-}
-
-// firstLink returns the shortest prefix of a path that is a symbolic link, or "" if no prefix is one or a part of the
-// path does not exist.
-func firstLink(path string) (string, error) {
-	for end := 1; end <= len(path); end++ {
-		if end < len(path) && path[end] != filepath.Separator {
-			continue
-		}
-		info, err := os.Lstat(path[:end])
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			return "", nil // the caller's own call returns this error
-		}
-		if err != nil {
-			return "", err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return path[:end], nil
-		}
-	}
-	return "", nil
+	return nil
 }
