@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,10 +13,7 @@ import (
 // verify reads the backup of a job and compares it with its manifest.
 func (s *Service) verify(j *Job, b Backup) ([]string, error) {
 	faults, err := s.to.verify(s.ctx, b.Name, s.steps(j))
-	if err != nil {
-		return nil, err
-	}
-	return faults, damage(faults)
+	return faults, cmp.Or(err, damage(faults))
 }
 
 // drill restores the backup of a job into a scratch file and verifies that file. A store has one server, which runs one
@@ -40,10 +38,7 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 		return nil, err
 	}
 	v, err := backupfile.Verify(s.ctx, path, progress("check"))
-	if err != nil {
-		return nil, err
-	}
-	return v.Faults, damage(v.Faults)
+	return v.Faults, cmp.Or(err, damage(v.Faults))
 }
 
 // removeScratch removes the directory of a killed drill.

@@ -127,12 +127,8 @@ func New(c Config) (*Service, error) {
 // Start starts the schedule. A backup is due at once if the destination has none.
 func (s *Service) Start() { s.running.Go(s.schedule) }
 
-// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. A nil Service has
-// none.
+// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
 func (s *Service) Close() {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	s.closed = true // no job starts after this
 	s.mu.Unlock()
