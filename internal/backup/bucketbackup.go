@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -111,25 +112,23 @@ func (o *Object) Remove(ctx context.Context) error {
 func (o *Object) Manifest(ctx context.Context) (m backupfile.Manifest, err error) {
 	name := o.at.String() + backupfile.ManifestSuffix
 	r, err := o.bucket.Get(ctx, o.manifestKey()) // before HEAD, whose response contains no cause
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
-		return m, err
-	}
-	if !missing {
-		defer r.Close()
-	}
-	stored, err := o.bucket.Stat(ctx, o.at.Key)
-	if err == nil && missing {
-		err = fmt.Errorf("%s: %w", name, backupfile.ErrNoManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = o.bucket.Stat(ctx, o.at.Key)
+		return m, cmp.Or(err, fmt.Errorf("%s: %w", name, backupfile.ErrNoManifest))
 	}
 	if err != nil {
 		return m, err
 	}
+	defer r.Close()
 	text, err := io.ReadAll(io.LimitReader(r, backupfile.ManifestBytesMax))
 	if err != nil {
 		return m, err
 	}
 	if m, err = backupfile.ParseManifest(name, text); err != nil {
+		return m, err
+	}
+	stored, err := o.bucket.Stat(ctx, o.at.Key)
+	if err != nil {
 		return m, err
 	}
 	return m, m.CheckSize(stored.Bytes)
