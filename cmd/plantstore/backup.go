@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -115,16 +113,8 @@ func (p *program) checkBackup(to string, o *backupOptions) error {
 	case o.manifest == "":
 		return nil
 	}
-	if err := refuseExisting(o.manifest); err != nil {
+	if err := backupfile.RefuseExisting(o.manifest); err != nil {
 		return fmt.Errorf("manifest: %w", err)
-	}
-	return nil
-}
-
-// refuseExisting returns an error if a file exists.
-func refuseExisting(name string) error {
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 		if _, err := config.FilePath(to); err != nil {
 			return err
 		}
-		if err := cmp.Or(refuseExisting(to), refuseExisting(to+backupfile.ManifestSuffix)); err != nil {
+		if err := backupfile.RefuseExisting(to, to+backupfile.ManifestSuffix); err != nil {
 			return fmt.Errorf("backup to %s: %w", to, err)
 		}
 	}

@@ -54,7 +54,7 @@ const backupPages = 256
 // Backup reads one snapshot of the store with SQLite's backup API
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
 func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
-	if err := refuseExisting(to); err != nil {
+	if err := RefuseExisting(to, to+ManifestSuffix); err != nil {
 		return m, err
 	}
 	temp, m, err := snapshot(ctx, path, to, progress)
@@ -209,8 +209,9 @@ func StoreAt(ctx context.Context, path string) (name string, err error) {
 	return name, err
 }
 
-func refuseExisting(path string) error {
-	for _, name := range []string{path, path + ManifestSuffix} {
+// RefuseExisting returns an error if one of the files exists.
+func RefuseExisting(paths ...string) error {
+	for _, name := range paths {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
 		}
