@@ -53,12 +53,10 @@ const retryAfter = time.Minute
 
 // waitUntil waits until a time and returns true. It returns false when ctx ends.
 func waitUntil(ctx context.Context, at time.Time) bool {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(time.Until(at)):
 		return true
 	}
 }

@@ -219,10 +219,8 @@ func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
 
 // Pause sleeps. It returns an error that wraps store.ErrBusy if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
