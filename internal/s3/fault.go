@@ -39,6 +39,8 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 	switch r.Code {
 	case "NoSuchKey":
 		return fmt.Errorf("%s: %w", location, fs.ErrNotExist)
+	case "NoSuchUpload":
+		return fmt.Errorf("%s: the upload was aborted: %w", location, fs.ErrNotExist)
 	case "NoSuchBucket":
 		return fmt.Errorf("%s: the bucket does not exist on %s; create it or change the address", location, b.endpoint)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":

@@ -76,8 +76,11 @@ func (b *Bucket) Stat(ctx context.Context, key string) (Object, error) {
 }
 
 // Remove removes an object. A missing object is not an error.
-func (b *Bucket) Remove(ctx context.Context, key string) error {
-	_, err := b.call(ctx, request{method: http.MethodDelete, key: key}, nil)
+func (b *Bucket) Remove(ctx context.Context, key string) error { return b.remove(ctx, key, nil) }
+
+// remove removes an object, or the upload that a query names. A missing one is not an error.
+func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error {
+	_, err := b.call(ctx, request{method: http.MethodDelete, key: key, query: query}, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -124,10 +127,5 @@ func (b *Bucket) AbortUploads(
 
 // abort aborts an upload. An upload that has ended since is not an error.
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
-	r := request{method: http.MethodDelete, key: key, query: url.Values{"uploadId": {id}}}
-	_, _, err := b.send(ctx, r)
-	if codeOf(err) == "NoSuchUpload" {
-		return nil
-	}
-	return b.fault(ctx, key, err)
+	return b.remove(ctx, key, url.Values{"uploadId": {id}})
 }

@@ -62,15 +62,6 @@ func (e *responseError) isTemporary() bool {
 	return e.Code == "RequestTimeout" || e.Code == "SlowDown"
 }
 
-// codeOf returns the code of an error response, "" for any other error.
-func codeOf(err error) string {
-	var response *responseError
-	if errors.As(err, &response) {
-		return response.Code
-	}
-	return ""
-}
-
 const (
 	delayMax         = 2 * time.Second // between two attempts
 	responseBytesMax = 8 << 20         // enough for a list of 1000 objects with keys of 1024 bytes
