@@ -1,6 +1,7 @@
 package backupfile
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -85,20 +86,19 @@ func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File
 // receiveAlone copies a backup without its manifest from r into a file, checks it, and returns
 // a manifest for it.
 func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) (m Manifest, err error) {
-	r = contextReader{ctx, r}
-	head := make([]byte, headerBytes)
-	n, err := io.ReadFull(r, head)
+	in := bufio.NewReader(contextReader{ctx, r})
+	head, err := in.Peek(headerBytes)
 	switch {
-	case errors.Is(err, io.EOF):
-		return m, errors.New("the backup is empty")
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+	case err != nil && !errors.Is(err, io.EOF):
 		return m, err
+	case len(head) == 0:
+		return m, errors.New("the backup is empty")
 	}
-	size, err := backupBytes(head[:n])
+	size, err := backupBytes(head)
 	if err != nil {
 		return m, err
 	}
-	if err := copyBytes(temp, io.MultiReader(bytes.NewReader(head), r), size, progress); err != nil {
+	if err := copyBytes(temp, in, size, progress); err != nil {
 		return m, err
 	}
 	var v Verification
