@@ -15,7 +15,7 @@ import (
 // Object is an object in a bucket.
 type Object struct {
 	Key   string
-	Bytes int64
+	Bytes int64 `xml:"Size"`
 }
 
 // List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 10,000, and
@@ -27,11 +27,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 	defer cancel()
 	for range pagesMax {
 		var page struct {
-			XMLName  xml.Name `xml:"ListBucketResult"` // or the page of a proxy would be an empty list
-			Contents []struct {
-				Key  string
-				Size int64
-			}
+			XMLName               xml.Name `xml:"ListBucketResult"` // or the page of a proxy would be an empty list
+			Contents              []Object
 			NextContinuationToken string
 		}
 		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
@@ -43,7 +40,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 		}
 		for _, o := range page.Contents {
 			if strings.HasPrefix(o.Key, prefix) {
-				all = append(all, Object{o.Key, o.Size})
+				all = append(all, o)
 			}
 		}
 		if len(all) > objectsMax {
@@ -89,12 +86,9 @@ func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error
 
 // Put stores a small object in one request.
 func (b *Bucket) Put(ctx context.Context, key string, text []byte) error {
-	r := request{method: http.MethodPut, key: key, header: http.Header{"Content-Type": {contentType}}}
-	_, err := b.call(ctx, r.textBody(text), nil)
+	_, err := b.call(ctx, request{method: http.MethodPut, key: key}.textBody(text), nil)
 	return err
 }
-
-const contentType = "application/octet-stream"
 
 // AbortUploads aborts the unfinished multipart uploads whose keys begin with a prefix and satisfy a condition, and
 // returns their keys. It aborts those on the first page of the server, which has room for 1,000: a killed upload leaves

@@ -80,8 +80,7 @@ func (b *Bucket) Upload(
 
 // begin starts the upload.
 func (u *upload) begin(ctx context.Context) error {
-	header := http.Header{"Content-Type": {contentType}}
-	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}, header: header}
+	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}}
 	var result struct {
 		UploadID string `xml:"UploadId"`
 	}
