@@ -22,18 +22,17 @@ import (
 // splitters are the characters at which a spreadsheet may split a cell.
 const splitters = ";\t\r\n"
 
-// guarded reports whether the cell of a text gets an apostrophe before it.
-func guarded(text string) bool {
-	return beginsFormula(strings.TrimLeft(text, "'"))
-}
-
-// guardParts returns the text with an apostrophe before each part that follows
-// a splitter and begins like a formula.
-func guardParts(text string) string {
-	if !strings.ContainsAny(text, splitters) {
+// guard returns the text with an apostrophe before it and before each part that
+// follows a splitter, if these begin like a formula.
+func guard(text string) string {
+	first := beginsFormula(strings.TrimLeft(text, "'"))
+	if !first && !strings.ContainsAny(text, splitters) {
 		return text
 	}
 	guarded := make([]byte, 0, len(text)+1)
+	if first {
+		guarded = append(guarded, '\'')
+	}
 	for i := range len(text) {
 		guarded = append(guarded, text[i])
 		if isSplitter(text[i]) && hidesFormula(text[i+1:]) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"io"
 	"strconv"
+	"strings"
 
 	"plantstore/internal/plant"
 )
@@ -97,39 +98,11 @@ func appendCSV(dst []byte, p plant.NewPlant) []byte {
 // appendCell appends a text as a cell: with apostrophes before formulas, and
 // quoted if RFC 4180 requires it or if a program could trim spaces at an end.
 func appendCell(dst []byte, text string) []byte {
-	guard, quote := guarded(text), needsQuotes(text)
-	text = guardParts(text)
-	if quote {
-		dst = append(dst, '"')
-	}
-	if guard {
-		dst = append(dst, '\'')
-	}
+	quote := text != "" && (text[0] == ' ' || text[len(text)-1] == ' ' || strings.ContainsAny(text, ",\"\r\n"))
+	text = guard(text)
 	if !quote {
 		return append(dst, text...)
 	}
-	start := 0
-	for i := range len(text) {
-		if text[i] == '"' {
-			dst = append(dst, text[start:i+1]...)
-			start = i // so that the quote is written a second time
-		}
-	}
-	return append(append(dst, text[start:]...), '"')
-}
-
-func needsQuotes(text string) bool {
-	if text == "" {
-		return false
-	}
-	if text[0] == ' ' || text[len(text)-1] == ' ' {
-		return true
-	}
-	for i := range len(text) {
-		switch text[i] {
-		case ',', '"', '\r', '\n':
-			return true
-		}
-	}
-	return false
+	dst = append(append(dst, '"'), strings.ReplaceAll(text, `"`, `""`)...)
+	return append(dst, '"')
 }
