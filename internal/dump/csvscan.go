@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The faults of a cell; columnFault adds the column.
+// The faults of a cell; refuse adds the column.
 const (
 	faultQuote  = "has a quote inside an unquoted cell; quote the cell and double each quote inside it"
 	faultText   = "has text after the closing quote; double each quote inside a cell"
@@ -13,25 +13,19 @@ const (
 	faultOpen   = "has an opening quote without a closing quote"
 )
 
-func columnFault(column int, fault string) error {
-	return fmt.Errorf("column %d %s", column, fault)
-}
-
-// rowScan scans one row byte by byte, with quotes as in RFC 4180. It can stop
-// after any byte and continue with more data.
+// csvScan scans one row, with quotes as in RFC 4180. It can stop after any byte
+// and continue with more data.
 //
 // A row ends at the first line end outside quotes. After a fault, quotes have
 // no meaning: the row ends at the next line end, so a bad row does not extend
 // into the next one.
-type rowScan struct {
-	state  scanState
-	pos    int   // number of scanned bytes of the window
-	lines  int64 // number of scanned line ends
-	column int   // of the current cell, from 1
-	start  int   // of the current cell
-	double bool  // the current cell has doubled quotes
-	cells  []cellSpan
-	fault  error
+type csvScan struct {
+	state   scanState
+	scanned int // bytes of the row
+	column  int // of the current cell, from 1
+	start   int // of the current cell
+	cells   []span
+	fault   error
 }
 
 type scanState int
@@ -45,96 +39,105 @@ const (
 	inFault                      // after a fault
 )
 
-// cellSpan is the position of a cell in its row, quotes included. It is invalid
-// after a discard of a part of the row.
-type cellSpan struct {
-	start, end      int
-	quoted, doubled bool
-}
+// span is the position of a cell in its row, quotes included.
+type span struct{ start, end int }
 
-func (s *rowScan) reset() { *s = rowScan{column: 1, cells: s.cells[:0]} }
-
-// scan continues at byte pos of data. It returns true after the line end that
-// ends the row, and false if data ends first.
-func (s *rowScan) scan(data []byte) bool {
-	for s.pos < len(data) {
-		if s.state == inQuotes {
-			s.quotes(data[s.pos:])
-			continue
+// scan is a scan for window.row.
+func (s *csvScan) scan(data []byte) (n int, done bool) {
+	for n < len(data) {
+		c := data[n]
+		switch {
+		case s.state <= inPlain && isPlain(c): // most bytes
+			s.state = inPlain
+			for n++; n < len(data) && isPlain(data[n]); n++ {
+			}
+		case s.state == inQuotes:
+			i := bytes.IndexByte(data[n:], '"')
+			if i < 0 {
+				s.scanned += len(data)
+				return len(data), false
+			}
+			s.state = afterQuote
+			n += i + 1
+		case c == '\n':
+			s.endCell(s.scanned + n)
+			return n + 1, true
+		default:
+			s.state = s.outside(c, s.scanned+n)
+			n++
 		}
-		c := data[s.pos]
-		if c == '\n' {
-			s.endCell()
-			s.pos++
-			s.lines++
-			return true
-		}
-		s.state = s.outside(c)
-		s.pos++
 	}
-	return false
+	s.scanned += n
+	return n, false
 }
 
-// quotes scans inside quotes, up to the next quote or the end of data.
-func (s *rowScan) quotes(data []byte) {
-	n := len(data)
-	if i := bytes.IndexByte(data, '"'); i >= 0 {
-		n = i + 1
-		s.state = afterQuote
-	}
-	s.lines += int64(bytes.Count(data[:n], []byte{'\n'}))
-	s.pos += n
-}
-
-// outside returns the state after one byte outside quotes that is not LF.
-func (s *rowScan) outside(c byte) scanState {
+// outside returns the state after a byte outside quotes that is not LF. Inside an
+// unquoted cell it is not plain.
+func (s *csvScan) outside(c byte, at int) scanState {
 	switch {
 	case s.state == inFault:
 		return inFault
 	case s.state == afterReturn:
 		return s.refuse(faultReturn)
 	case c == ',':
-		s.endCell()
+		s.endCell(at)
 		s.column++
-		s.start = s.pos + 1
+		s.start = at + 1
 		return atStart
 	case c == '\r':
-		s.endCell()
+		s.endCell(at)
 		return afterReturn
 	case s.state == afterQuote && c == '"':
-		s.double = true
 		return inQuotes
 	case s.state == afterQuote:
 		return s.refuse(faultText)
 	case s.state == atStart && c == '"':
 		return inQuotes
-	case c == '"':
-		return s.refuse(faultQuote)
 	}
-	return inPlain
+	return s.refuse(faultQuote)
 }
 
-// endCell appends the cell that ends before pos, unless a CR or a fault has
+// isPlain reports whether a byte has no meaning in CSV. Most are greater than ','.
+func isPlain(c byte) bool { return c > ',' || c != ',' && c != '"' && c != '\r' && c != '\n' }
+
+// endCell appends the cell that ends before a byte, unless a CR or a fault has
 // ended it already.
-func (s *rowScan) endCell() {
-	if s.state == afterReturn || s.state == inFault {
-		return
+func (s *csvScan) endCell(at int) {
+	if s.state != afterReturn && s.state != inFault && len(s.cells) <= columnsMax {
+		s.cells = append(s.cells, span{s.start, at})
 	}
-	if len(s.cells) <= columnsMax {
-		s.cells = append(s.cells, cellSpan{s.start, s.pos, s.state == afterQuote, s.double})
-	}
-	s.double = false
 }
 
 // endOfInput ends a row without a line end.
-func (s *rowScan) endOfInput() {
+func (s *csvScan) endOfInput() {
 	if s.state == inQuotes {
 		s.state = s.refuse(faultOpen)
 	}
-	s.endCell()
+	s.endCell(s.scanned)
 }
 
-func (s *rowScan) refuse(fault string) scanState {
-	s.fault = columnFault(s.column, fault)
+func (s *csvScan) refuse(fault string) scanState {
+	s.fault = fmt.Errorf("column %d %s", s.column, fault)
 	return inFault
+}
+
+// text returns the text of a cell of a row without a fault. It may be a part of the row.
+func (s *csvScan) text(row []byte, cell int) []byte {
+	text := row[s.cells[cell].start:s.cells[cell].end]
+	if len(text) == 0 || text[0] != '"' {
+		return text
+	}
+	text = text[1 : len(text)-1]
+	if bytes.IndexByte(text, '"') < 0 {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte(`""`), []byte(`"`))
+}
+
+// texts returns the texts of all cells of a row without a fault.
+func (s *csvScan) texts(row []byte) (all []string) {
+	for cell := range s.cells {
+		all = append(all, string(s.text(row, cell)))
+	}
+	return all
 }

@@ -32,13 +32,11 @@ const (
 // ParseFormat returns the format with the given name; ndjson is another name
 // for jsonl.
 func ParseFormat(name string) (Format, error) {
-	switch name {
-	case "csv":
-		return CSV, nil
-	case "jsonl", "ndjson":
+	switch f := Format(name); f {
+	case CSV, JSONL, JSON:
+		return f, nil
+	case "ndjson":
 		return JSONL, nil
-	case "json":
-		return JSON, nil
 	}
 	return "", fmt.Errorf("unknown format %q; use csv, jsonl (or ndjson) or json", name)
 }
@@ -83,10 +81,6 @@ const (
 	rowBytesMax   = 2 * plantBytesMax
 )
 
-func errRowTooLong(rowMax int) error {
-	return fmt.Errorf("the row is longer than %d bytes; check for a missing quote or bracket", rowMax)
-}
-
 // checkSize returns an error for a plant of more than plantMax bytes.
 func checkSize(p plant.NewPlant, plantMax int) error {
 	const perByteMax, members = len(`\u0001`), 64
@@ -97,18 +91,6 @@ func checkSize(p plant.NewPlant, plantMax int) error {
 		return fmt.Errorf("the plant has %d bytes as JSON; the maximum is %d", size, plantMax)
 	}
 	return nil
-}
-
-// decode decodes a row of JSON with plant.Decode and checks the plant's size.
-func decode(raw []byte, plantMax int) (plant.NewPlant, error) {
-	p, err := plant.Decode(raw)
-	if err == nil {
-		err = checkSize(p, plantMax)
-	}
-	if err != nil {
-		return plant.NewPlant{}, err
-	}
-	return p, nil
 }
 
 // Row is one row of a file: a plant, or the reason why the row is invalid.
@@ -135,12 +117,38 @@ func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return ReadWithin(r, f,
 // ReadWithin is Read with other limits on the bytes of a row and of a plant as
 // JSON; 0 is the limit of Read. Lower limits bound the memory.
 func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
-	rowMax, plantMax = cmp.Or(rowMax, rowBytesMax), cmp.Or(plantMax, plantBytesMax)
-	switch f {
-	case CSV:
-		return readCSV(r, rowMax, plantMax)
-	case JSONL:
-		return readLines(r, rowMax, plantMax)
+	return func(yield func(Row, error) bool) {
+		w := newWindow(r, cmp.Or(rowMax, rowBytesMax))
+		var rows interface {
+			open() error // reads up to the first row
+			next(row *Row) error
+		}
+		switch f {
+		case CSV:
+			rows = &csvReader{window: w}
+		case JSONL:
+			rows = &lineReader{w}
+		default:
+			rows = &arrayReader{window: w}
+		}
+		var row Row
+		err := rows.open()
+		for err == nil {
+			if err = rows.next(&row); err != nil {
+				break
+			}
+			if row.Err == nil {
+				row.Err = checkSize(row.Plant, cmp.Or(plantMax, plantBytesMax))
+			}
+			if row.Err != nil {
+				row.Plant = plant.NewPlant{}
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if !isEnd(err) {
+			yield(Row{}, err)
+		}
 	}
-	return readArray(r, rowMax, plantMax)
 }

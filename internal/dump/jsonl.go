@@ -2,78 +2,36 @@ package dump
 
 import (
 	"bytes"
-	"io"
-	"iter"
+
+	"plantstore/internal/plant"
 )
 
-// readLines reads JSON Lines: one plant per line.
-func readLines(r io.Reader, rowMax, plantMax int) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		lr := lineReader{w: newWindow(r, rowMax), plantMax: plantMax}
-		for lr.next() {
-			if !yield(lr.row, nil) {
-				return
-			}
-		}
-		if err := lr.w.failure(lr.lines + 1); err != nil {
-			yield(Row{}, err)
-		}
-	}
-}
+// lineReader reads JSON Lines: one plant per line.
+type lineReader struct{ window }
 
-// lineReader is the state of readLines.
-type lineReader struct {
-	w        window
-	plantMax int
-	lines    int64 // number of lines read
-	row      Row
-}
+func (l *lineReader) open() error { return nil }
 
-// next reads the next row that is not blank. It returns false at the end of the
-// input and after a failed read.
-func (l *lineReader) next() bool {
+// next returns the next row that is not blank.
+func (l *lineReader) next(row *Row) error {
 	for {
-		line := l.w.line()
-		if line == nil {
-			if len(l.w.unread()) <= l.w.rowMax || !l.skipLine() {
-				return false
-			}
-			l.row = Row{Line: l.lines, Err: errRowTooLong(l.w.rowMax)}
-			return true
-		}
-		l.w.discard(len(line))
-		l.lines++
-		raw := trimLineEnd(line)
-		if len(bytes.TrimLeft(raw, " \t\r")) == 0 {
+		done := l.row(row, scanLine)
+		blank := row.Err == nil && len(bytes.TrimLeft(row.Raw, " \t\r")) == 0
+		switch {
+		case !done && (blank || !isEnd(l.err)):
+			return l.failure(row.Line)
+		case blank:
 			continue
+		case row.Err == nil:
+			row.Plant, row.Err = plant.Decode(row.Raw)
 		}
-		l.row = Row{Line: l.lines, Raw: raw}
-		if len(raw) > l.w.rowMax {
-			l.row.Raw, l.row.Err = nil, errRowTooLong(l.w.rowMax)
-		} else {
-			l.row.Plant, l.row.Err = decode(raw, l.plantMax)
-		}
-		return true
+		return nil
 	}
 }
 
-// skipLine discards a line that is too long. It returns false if a read fails
-// before the line ends.
-func (l *lineReader) skipLine() bool {
-	for {
-		data := l.w.unread()
-		if i := bytes.IndexByte(data, '\n'); i >= 0 {
-			l.w.discard(i + 1)
-			break
-		}
-		l.w.discard(len(data))
-		if !l.w.fill() {
-			if !isEnd(l.w.err) {
-				return false
-			}
-			break
-		}
+// scanLine is a scan for window.row.
+func scanLine(data []byte) (n int, done bool) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, true
 	}
-	l.lines++
-	return true
+	return len(data), false
 }

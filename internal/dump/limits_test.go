@@ -165,14 +165,6 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-func TestReaderReturnsNothing(t *testing.T) {
-	t.Parallel()
-	idle := iotest.ErrReader(nil)
-	if _, failure := read(idle, dump.JSONL); failure != "read line 1: "+io.ErrNoProgress.Error() {
-		t.Errorf("got %q", failure)
-	}
-}
-
 // After an error of the underlying writer, every call returns that error.
 func TestWriterFails(t *testing.T) {
 	t.Parallel()

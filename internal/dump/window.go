@@ -16,11 +16,12 @@ type window struct {
 	rowMax     int // bytes of the longest row that is kept
 	buf        []byte
 	start, end int   // the unread bytes are buf[start:end]
+	line       int64 // of the first unread byte, from 1
 	err        error // why r returns no more bytes; io.EOF at the end of the input
 }
 
 func newWindow(r io.Reader, rowMax int) window {
-	w := window{r: r, rowMax: rowMax, buf: make([]byte, windowBytes)}
+	w := window{r: r, rowMax: rowMax, buf: make([]byte, windowBytes), line: 1}
 	w.skipByteOrderMark()
 	return w
 }
@@ -29,7 +30,10 @@ func newWindow(r io.Reader, rowMax int) window {
 // fill, even if it fails.
 func (w *window) unread() []byte { return w.buf[w.start:w.end] }
 
-func (w *window) discard(n int) { w.start += n }
+func (w *window) discard(n int) {
+	w.line += int64(bytes.Count(w.unread()[:n], []byte{'\n'}))
+	w.start += n
+}
 
 // fill reads at least one more byte. It returns false if it cannot; err is the
 // reason.
@@ -43,17 +47,10 @@ func (w *window) fill() bool {
 	if w.end == len(w.buf) {
 		w.buf = append(w.buf, make([]byte, len(w.buf))...)
 	}
-	const emptyReadsMax = 100
-	for range emptyReadsMax {
-		n, err := w.r.Read(w.buf[w.end:])
-		w.end += n
-		w.err = err
-		if n > 0 || err != nil {
-			return n > 0
-		}
-	}
-	w.err = io.ErrNoProgress
-	return false
+	n, err := io.ReadAtLeast(w.r, w.buf[w.end:], 1)
+	w.end += n
+	w.err = err
+	return err == nil
 }
 
 func (w *window) skipByteOrderMark() {
@@ -65,28 +62,33 @@ func (w *window) skipByteOrderMark() {
 	}
 }
 
-// line returns the next line with its line end; the last line may have none. It
-// returns nil at the end of the input, after a failed read, and for a line that
-// is longer than rowMax.
-func (w *window) line() []byte {
-	searched := 0
-	for {
-		data := w.unread()
-		if i := bytes.IndexByte(data[searched:], '\n'); i >= 0 {
-			return data[:searched+i+1]
+// row reads a row with its line end, if it has one. scan continues the row with
+// more bytes: it returns the number of bytes that belong to the row, and whether
+// the row ends after them. row returns false if the input ends first.
+func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done bool) {
+	*row = Row{Line: w.line}
+	size, tooLong := 0, false
+	for more := true; more; more = !done && w.fill() {
+		var n int
+		n, done = scan(w.unread()[size:])
+		if size += n; size > w.rowMax+len("\r\n") {
+			w.discard(size)
+			size, tooLong = 0, true
 		}
-		searched = len(data)
-		if searched > w.rowMax+len("\r") {
-			return nil
-		}
-		if w.fill() {
-			continue
-		}
-		if isEnd(w.err) && searched > 0 {
-			return w.unread()
-		}
-		return nil
 	}
+	row.Raw = trimLineEnd(w.unread()[:size])
+	w.discard(size)
+	if tooLong || len(row.Raw) > w.rowMax {
+		row.Raw = nil
+		row.Err = fmt.Errorf("the row is longer than %d bytes; check for a missing quote or bracket", w.rowMax)
+	}
+	return done
+}
+
+// trimLineEnd returns the row without its LF, CRLF or, at the end of the input,
+// CR.
+func trimLineEnd(row []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(row, []byte{'\n'}), []byte{'\r'})
 }
 
 // isEnd reports whether a reader's error is the end of its input.
@@ -94,17 +96,11 @@ func isEnd(err error) bool {
 	return err == io.EOF //nolint:errorlint // a reader ends with io.EOF itself; an error that wraps it is a failure
 }
 
-// failure returns the error that ended the input at the given line, or nil at
-// the end of the input.
+// failure returns the error that ended the input at the given line: io.EOF at the
+// end of the input.
 func (w *window) failure(line int64) error {
-	if w.err == nil || isEnd(w.err) {
-		return nil
+	if isEnd(w.err) {
+		return io.EOF
 	}
 	return fmt.Errorf("read line %d: %w", line, w.err)
-}
-
-// trimLineEnd returns the line without its LF, CRLF or, at the end of the input,
-// CR.
-func trimLineEnd(line []byte) []byte {
-	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 }
