@@ -2,7 +2,6 @@ package plant
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 )
 
@@ -17,9 +16,10 @@ func parseInteger(number []byte) (int64, Code) {
 	if negative {
 		number = number[1:]
 	}
-	mantissa, exponent := number, []byte(nil)
+	mantissa, exponent := number, int64(0)
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {
-		mantissa, exponent = number[:i], number[i+1:]
+		mantissa = number[:i]
+		exponent, _ = strconv.ParseInt(string(number[i+1:]), 10, 31) // the limit beyond it: no body has as many digits
 	}
 	digits, shift := mantissa, 0
 	if whole, fraction, ok := bytes.Cut(mantissa, []byte{'.'}); ok {
@@ -31,7 +31,7 @@ func parseInteger(number []byte) (int64, Code) {
 		return 0, 0 // zero with any exponent
 	}
 	significant := bytes.TrimRight(digits, "0")
-	shift += len(digits) - len(significant) + parseExponent(exponent)
+	shift += len(digits) - len(significant) + int(exponent)
 	switch {
 	case shift < 0:
 		return 0, CodeIDNotInteger
@@ -51,20 +51,4 @@ func parseInteger(number []byte) (int64, Code) {
 		return 0, CodeIDOutOfRange
 	}
 	return id, 0
-}
-
-// parseExponent returns the value of a signed exponent, limited to ±MaxInt32. No
-// body has as many digits.
-func parseExponent(exponent []byte) int {
-	if len(exponent) == 0 {
-		return 0
-	}
-	v, err := strconv.ParseInt(string(exponent), 10, 32)
-	if err == nil {
-		return int(v)
-	}
-	if exponent[0] == '-' {
-		return -math.MaxInt32
-	}
-	return math.MaxInt32
 }
