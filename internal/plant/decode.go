@@ -59,6 +59,8 @@ type decoder struct {
 	plant  NewPlant
 	faults Faults
 
+	hasID, hasName bool // the outermost object has these members
+
 	unescaped []byte // memory of the last string with escapes; text.bytes refers to it
 }
 
@@ -77,38 +79,28 @@ func (d *decoder) document() {
 		}
 		return
 	}
-	var seen members
-	if d.object(func(name []byte) bool { return d.member(name, &seen) }) && d.end() {
-		if !seen.id {
+	if d.object(func(name []byte) bool { return d.member(name) }) && d.end() {
+		if !d.hasID {
 			d.faults.Add(CodeIDMissing, "id is missing; send a 64-bit integer")
 		}
-		if !seen.name {
+		if !d.hasName {
 			d.faults.Add(CodeNameMissing, "name is missing; send a string")
 		}
 	}
 }
 
-// members records the members of the plant that the body has.
-type members struct{ id, name, tag bool }
-
 // member parses the value of one member of the outermost object.
-func (d *decoder) member(name []byte, seen *members) bool {
+func (d *decoder) member(name []byte) bool {
 	switch string(name) {
 	case "id":
-		if !seen.id {
-			seen.id = true
-			return d.id()
-		}
+		d.hasID = true
+		return d.id()
 	case "name":
-		if !seen.name {
-			seen.name = true
-			return d.string("name", CodeNameWrongType, CodeNameHasNUL, &d.plant.Name)
-		}
+		d.hasName = true
+		return d.string("name", CodeNameWrongType, CodeNameHasNUL, &d.plant.Name)
 	case "tag":
-		if !seen.tag {
-			seen.tag, d.plant.Tag.present = true, true
-			return d.string("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
-		}
+		d.plant.Tag.present = true
+		return d.string("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
 	}
 	return d.skip("an unknown member")
 }
@@ -169,9 +161,8 @@ func (d *decoder) wrongType(member string, code Code, rule string) bool {
 
 func (d *decoder) checkSurrogates(t text, where string) {
 	if t.lone {
-		d.faults.Add(
-			CodeLoneSurrogate, where+" contains an unpaired surrogate; send the whole pair or the character in UTF-8",
-		)
+		const rule = " contains an unpaired surrogate; send the whole pair or the character in UTF-8"
+		d.faults.Add(CodeLoneSurrogate, where+rule)
 	}
 }
 

@@ -2,6 +2,7 @@ package plant
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,13 @@ func (r Record) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// The characters that a backslash and a letter stand for, and these letters (RFC
+// 8259 section 7).
+const (
+	escapedBytes  = "\"\\/\b\f\n\r\t"
+	escapeLetters = `"\/bfnrt`
+)
+
 // AppendString appends text, which must be UTF-8, to dst as a JSON string. It
 // escapes only the characters that RFC 8259 section 7 requires, each in its
 // shortest form. So no text is longer than in the body that it came from.
@@ -56,22 +64,10 @@ func AppendString(dst []byte, text string) []byte {
 		}
 		dst = append(dst, text[start:i]...)
 		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\r':
-			dst = append(dst, `\r`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		case '\b':
-			dst = append(dst, `\b`...)
-		case '\f':
-			dst = append(dst, `\f`...)
-		default:
-			dst = append(dst, `\u00`...)
-			dst = append(dst, hex[c>>4], hex[c&15])
+		if i := strings.IndexByte(escapedBytes, c); i >= 0 {
+			dst = append(dst, '\\', escapeLetters[i])
+		} else {
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}
 	dst = append(dst, text[start:]...)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -20,14 +21,13 @@ type text struct {
 }
 
 // object parses an object. It calls value with the name of each member; value
-// parses the member's value. The name is valid until value parses a string.
+// parses the member's value. The name is valid until value parses a string, and
+// empty if the object repeats it.
 func (d *decoder) object(value func(name []byte) bool) bool {
 	if !d.enter() {
 		return false
 	}
-	defer d.leave()
-	if d.space(); d.peek() == '}' {
-		d.pos++
+	if d.space(); d.leave('}') {
 		return true
 	}
 	var names nameSet
@@ -42,6 +42,7 @@ func (d *decoder) object(value func(name []byte) bool) bool {
 		d.checkSurrogates(name, "a member name")
 		if !names.add(name) {
 			d.faults.Add(CodeMemberTwice, "member names must be unique; got "+Quote(name.bytes)+" twice")
+			name.bytes = nil // value skips the repeated member like an unknown one
 		}
 		if d.space(); d.peek() != ':' {
 			return d.unexpected("':'")
@@ -62,9 +63,7 @@ func (d *decoder) array() bool {
 	if !d.enter() {
 		return false
 	}
-	defer d.leave()
-	if d.space(); d.peek() == ']' {
-		d.pos++
+	if d.space(); d.leave(']') {
 		return true
 	}
 	for {
@@ -82,13 +81,12 @@ func (d *decoder) array() bool {
 // separator parses the comma or the closing bracket after an element.
 func (d *decoder) separator(closing byte) (more, ok bool) {
 	d.space()
-	switch d.peek() {
-	case ',':
+	if d.leave(closing) {
+		return false, true
+	}
+	if d.peek() == ',' {
 		d.pos++
 		return true, true
-	case closing:
-		d.pos++
-		return false, true
 	}
 	return false, d.unexpected("',' or '" + string(closing) + "'")
 }
@@ -166,51 +164,38 @@ func (d *decoder) digits() bool {
 // text parses a string (RFC 8259 section 7).
 func (d *decoder) text() (text, bool) {
 	d.pos++ // the opening quote
-	start := d.pos
-	for d.pos < len(d.data) {
-		switch c := d.data[d.pos]; {
-		case c == '"':
-			d.pos++
-			return text{bytes: d.data[start : d.pos-1]}, true
-		case c == '\\':
-			return d.escapedText(start)
-		case c < 0x20:
-			return text{}, d.unexpected("an escape for the control character")
-		default:
-			d.pos++
+	out, escaped, lone := d.unescaped[:0], false, false
+	for {
+		run := d.data[d.pos:] // of characters that stand for themselves
+		n := 0
+		for n < len(run) && run[n] >= 0x20 && run[n] != '"' && run[n] != '\\' {
+			n++
 		}
-	}
-	return text{}, d.unexpected("the closing quote of a string")
-}
-
-// escapedText parses a string from its first backslash. The string begins at
-// start.
-func (d *decoder) escapedText(start int) (text, bool) {
-	t := text{escaped: true}
-	out := append(d.unescaped[:0], d.data[start:d.pos]...)
-	for d.pos < len(d.data) {
-		c := d.data[d.pos]
-		switch {
-		case c == '"':
+		run = run[:n]
+		d.pos += n
+		switch d.peek() {
+		case '"':
 			d.pos++
-			d.unescaped, t.bytes = out, out
-			return t, true
-		case c < 0x20:
-			return text{}, d.unexpected("an escape for the control character")
-		case c != '\\':
-			out = append(out, c)
-			d.pos++
-		default:
+			if escaped {
+				d.unescaped = append(out, run...)
+				run = d.unescaped
+			}
+			return text{run, lone, escaped}, true
+		case '\\':
 			d.pos++
 			r, ok := d.escape()
 			if !ok {
 				return text{}, false
 			}
-			t.lone = t.lone || r == loneSurrogate
-			out = utf8.AppendRune(out, r) // encodes an unpaired surrogate as U+FFFD
+			out = utf8.AppendRune(append(out, run...), r) // encodes an unpaired surrogate as U+FFFD
+			escaped, lone = true, lone || r == loneSurrogate
+		default:
+			if d.pos == len(d.data) {
+				return text{}, d.unexpected("the closing quote of a string")
+			}
+			return text{}, d.unexpected("an escape for the control character")
 		}
 	}
-	return text{}, d.unexpected("the closing quote of a string")
 }
 
 // loneSurrogate is the result of every escape that is an unpaired surrogate.
@@ -218,15 +203,14 @@ const loneSurrogate rune = 0xD800
 
 // escape parses an escape sequence after its backslash.
 func (d *decoder) escape() (rune, bool) {
-	const from, to = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	c := d.peek()
 	if c != 'u' {
-		i := bytes.IndexByte([]byte(from), c)
+		i := strings.IndexByte(escapeLetters, c)
 		if i < 0 {
 			return 0, d.unexpected("one of \"\\/bfnrtu after the backslash")
 		}
 		d.pos++
-		return rune(to[i]), true
+		return rune(escapedBytes[i]), true
 	}
 	d.pos++
 	r, ok := d.hex4()
@@ -294,14 +278,11 @@ func (d *decoder) end() bool {
 	return true
 }
 
-// enter increments the nesting depth and skips the opening bracket; leave
-// decrements the depth.
+// enter increments the nesting depth and skips the opening bracket.
 func (d *decoder) enter() bool {
 	if d.depth == nestingMax {
-		d.faults.Add(CodeBodyTooDeep,
-			fmt.Sprintf(
-				"arrays and objects must nest at most %d deep; got %d at byte %d", nestingMax, nestingMax+1, d.pos,
-			))
+		const rule = "arrays and objects must nest at most %d deep; got %d at byte %d"
+		d.faults.Add(CodeBodyTooDeep, fmt.Sprintf(rule, nestingMax, nestingMax+1, d.pos))
 		return false
 	}
 	d.depth++
@@ -309,7 +290,16 @@ func (d *decoder) enter() bool {
 	return true
 }
 
-func (d *decoder) leave() { d.depth-- }
+// leave decrements the nesting depth and skips the closing bracket, if it is the
+// next byte.
+func (d *decoder) leave(closing byte) bool {
+	if d.peek() != closing {
+		return false
+	}
+	d.depth--
+	d.pos++
+	return true
+}
 
 // unexpected adds the fault that the body is not JSON at the current position.
 func (d *decoder) unexpected(want string) bool {
