@@ -22,19 +22,28 @@ type Outcome struct {
 func (c *Client) CreateAll(ctx context.Context, plants iter.Seq[NewPlant]) iter.Seq[Outcome] {
 	return func(yield func(Outcome) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		a := &all{client: c, in: make(chan NewPlant), out: make(chan Outcome), left: make(chan struct{})}
+		in, out := make(chan NewPlant), make(chan Outcome)
+		var workers sync.WaitGroup
+		for range c.concurrency {
+			workers.Go(func() { // ends with in
+				for n := range in {
+					p, err := c.Create(ctx, n)
+					out <- Outcome{n, p, err}
+				}
+			})
+		}
 		go func() { // ends before the loop over out
-			defer close(a.out)
-			a.feed(ctx, plants)
-			a.workers.Wait()
+			defer close(out)
+			defer workers.Wait()
+			defer close(in)
+			feed(ctx, plants, in)
 		}()
 		defer func() {
 			cancel()
-			close(a.left)
-			for range a.out {
+			for range out { // the outcomes that the caller does not read
 			}
 		}()
-		for o := range a.out {
+		for o := range out {
 			if !yield(o) {
 				return
 			}
@@ -42,48 +51,15 @@ func (c *Client) CreateAll(ctx context.Context, plants iter.Seq[NewPlant]) iter.
 	}
 }
 
-// all is one call of CreateAll.
-type all struct {
-	client  *Client
-	workers sync.WaitGroup
-	in      chan NewPlant
-	out     chan Outcome
-	left    chan struct{} // closed when the caller has left the loop
-}
-
-// feed hands the plants to workers, which it starts when all others work.
-func (a *all) feed(ctx context.Context, plants iter.Seq[NewPlant]) {
-	defer close(a.in)
-	started := 0
+// feed sends the plants to the workers until ctx ends.
+func feed(ctx context.Context, plants iter.Seq[NewPlant], in chan<- NewPlant) {
 	for n := range plants {
 		if ctx.Err() != nil {
 			return
 		}
 		select {
-		case a.in <- n:
-			continue
-		default:
-		}
-		if started < a.client.concurrency {
-			started++
-			a.workers.Go(func() { a.work(ctx, n) })
-			continue
-		}
-		select {
-		case a.in <- n:
+		case in <- n:
 		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// work creates a plant, and then others.
-func (a *all) work(ctx context.Context, n NewPlant) {
-	for ok := true; ok; n, ok = <-a.in {
-		p, err := a.client.Create(ctx, n)
-		select {
-		case a.out <- Outcome{n, p, err}:
-		case <-a.left:
 			return
 		}
 	}
