@@ -4,10 +4,11 @@
 package extsort
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math"
 	"os"
@@ -28,6 +29,7 @@ type Sorter struct {
 	run     *run       // the records since the last spill
 	spare   *run       // the memory of a spilled run, for the next one
 	file    *os.File   // of the spilled runs; nil: none
+	length  int64      // of the file
 	written []extent   // the spilled runs, in the order of Add
 	spills  chan error // a result for the run that a goroutine writes; nil: none
 }
@@ -111,21 +113,24 @@ func (s *Sorter) wait() error {
 	return err
 }
 
-// write sorts a run, appends it to the file, and empties it.
+// write sorts a run, appends it to the file, and empties it. A record is the key in 8 bytes, the length of the data as
+// a varint, and the data.
 func (s *Sorter) write(r *run) error {
-	start, err := s.file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return err
-	}
-	w := newRunWriter(s.file)
+	const bufferBytes = 1 << 20
+	w := bufio.NewWriterSize(s.file, bufferBytes)
+	var head []byte
+	start := s.length
 	for record := range r.sorted() {
-		w.write(record)
+		head = binary.LittleEndian.AppendUint64(head[:0], uint64(record.Key))
+		head = binary.AppendUvarint(head, uint64(len(record.Data)))
+		_, _ = w.Write(head)
+		_, _ = w.Write(record.Data)
+		s.length += int64(len(head) + len(record.Data))
 	}
-	length, err := w.close()
-	if err != nil {
+	if err := w.Flush(); err != nil { // the first error of Write, too
 		return err
 	}
-	s.written = append(s.written, extent{start, length})
+	s.written = append(s.written, extent{start, s.length - start})
 	r.data, r.entries = r.data[:0], r.entries[:0]
 	return nil
 }

@@ -8,37 +8,14 @@ import (
 	"slices"
 )
 
-// Write buffer per run; read buffer shared by all runs, with at least readBytesMin for each.
+// readBytes is the size of the read buffer that all runs share, with at least
+// readBytesMin for each.
 const (
-	writeBytes   = 1 << 20
 	readBytes    = 4 << 20
 	readBytesMin = 16 << 10
 )
 
-// runWriter writes the records of a run: the key in 8 bytes, the length of the data as a varint, the data.
-type runWriter struct {
-	w      *bufio.Writer
-	length int64
-	head   [8 + binary.MaxVarintLen64]byte
-}
-
-func newRunWriter(w io.Writer) *runWriter {
-	return &runWriter{w: bufio.NewWriterSize(w, writeBytes)}
-}
-
-// write writes a record. close returns its error.
-func (w *runWriter) write(r Record) {
-	binary.LittleEndian.PutUint64(w.head[:], uint64(r.Key))
-	n := 8 + binary.PutUvarint(w.head[8:], uint64(len(r.Data)))
-	_, _ = w.w.Write(w.head[:n])
-	_, _ = w.w.Write(r.Data)
-	w.length += int64(n + len(r.Data))
-}
-
-// close ends the run and returns its length.
-func (w *runWriter) close() (int64, error) { return w.length, w.w.Flush() }
-
-// runReader reads the records of a run.
+// runReader reads the records of a run that Sorter.write wrote.
 type runReader struct {
 	r      *bufio.Reader
 	number int // of the run: of two equal keys, the earlier run's comes first
