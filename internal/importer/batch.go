@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"plantstore/internal/dump"
 	"plantstore/internal/store"
 )
 
@@ -25,9 +26,22 @@ func (r *run) storeBatch(b batch) error {
 	}
 	var rejects []Reject
 	for _, row := range b.rows {
-		if reject, ok := r.count(row, outcomes); ok {
-			rejects = append(rejects, reject)
+		if row.Err != nil {
+			r.counts.Invalid++
+			rejects = append(rejects, Reject{Row: row, Reason: row.Err})
+			continue
 		}
+		switch o := outcomes[0]; {
+		case o.Created():
+			r.counts.Created++
+		case o.Replayed:
+			r.counts.Existing++
+		default:
+			r.counts.Conflicting++
+			reason := fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict)
+			rejects = append(rejects, Reject{Row: row, Reason: reason, Conflict: true})
+		}
+		outcomes = outcomes[1:]
 	}
 	err := r.report(rejects)
 	if err == nil {
@@ -35,25 +49,6 @@ func (r *run) storeBatch(b batch) error {
 	}
 	r.Progress(Progress{Counts: r.counts, Waiting: b.waiting, All: b.all, Took: time.Since(now)})
 	return err
-}
-
-// count counts a row by its outcome. It returns true and the reject if the row is not stored.
-func (r *run) count(row row, outcomes []store.Outcome) (Reject, bool) {
-	if row.index < 0 {
-		r.counts.Invalid++
-		return Reject{Row: row.Row, Reason: row.Err}, true
-	}
-	switch o := outcomes[row.index]; {
-	case o.Created():
-		r.counts.Created++
-	case o.Replayed:
-		r.counts.Existing++
-	default:
-		r.counts.Conflicting++
-		reason := fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict)
-		return Reject{Row: row.Row, Reason: reason, Conflict: true}, true
-	}
-	return Reject{}, false
 }
 
 // report reports the rejects of a batch in the order of the file. The error ends the import.
@@ -74,7 +69,7 @@ func (r *run) report(rejects []Reject) error {
 }
 
 // newStoreError returns the error of Config.Insert for rows that may be in any order.
-func newStoreError(rows []row, err error) error {
+func newStoreError(rows []dump.Row, err error) error {
 	e := &StoreError{Rows: len(rows), First: rows[0].Line, Last: rows[0].Line, Err: err}
 	for _, row := range rows {
 		e.First, e.Last = min(e.First, row.Line), max(e.Last, row.Line)

@@ -145,19 +145,12 @@ type run struct {
 
 // batch is rows that are stored together.
 type batch struct {
-	rows    []row          // by line
+	rows    []dump.Row     // valid and invalid ones
 	creates []store.Create // of the valid rows, in order
 	waiting int64          // rows that are sorted, and come in later batches
 	all     bool           // the whole input has been read
 	last    bool           // no further batch comes
 	err     error          // why the input ended after this batch; nil at the end of the file
-}
-
-// row is one row of a batch.
-type row struct {
-	dump.Row
-
-	index int // in batch.creates; -1 for an invalid row
 }
 
 // store reads and stores at the same time: another goroutine reads batches, this one stores them.

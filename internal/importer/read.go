@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"plantstore/internal/dump"
+	"plantstore/internal/extsort"
 	"plantstore/internal/store"
 )
 
@@ -23,15 +24,18 @@ type reader struct {
 	batch   batch
 	size    int   // bytes of the rows of the batch
 	last    int64 // id of the last row that was not sorted
-	sorter  *sorter
 	waiting int64 // rows in the sorter
 	all     bool  // the whole input has been read
+
+	sorter  *extsort.Sorter // of valid rows; nil: off
+	encoded []byte          // memory of a record
+	sorted  dump.Row        // the last row that was added to the sorter
 }
 
 func (r *run) newReader(ctx context.Context, to chan<- batch, used <-chan batch) *reader {
 	in := &reader{run: r, ctx: ctx, to: to, used: used, last: math.MinInt64}
 	if r.Sort != nil {
-		in.sorter = newSorter(*r.Sort)
+		in.sorter = extsort.New(r.Sort.Dir, r.Sort.Memory)
 	}
 	return in
 }
@@ -39,7 +43,7 @@ func (r *run) newReader(ctx context.Context, to chan<- batch, used <-chan batch)
 // read sends the batches of the input until the input or the context ends.
 func (r *reader) read() {
 	if r.sorter != nil {
-		defer r.sorter.close()
+		defer r.sorter.Close() // the import does not depend on it
 	}
 	err := r.readRows()
 	r.all = true
@@ -62,10 +66,10 @@ func (r *reader) readRows() error {
 		case err != nil:
 			return fmt.Errorf("could not read the rest of the input: %w", err)
 		case row.Err != nil || r.inOrder(row.Plant.ID):
-			r.add(row, len(row.Raw))
+			r.add(row)
 			continue
 		}
-		if err := r.sorter.add(row, r.KeepRaw); err != nil {
+		if err := r.sort(row); err != nil {
 			return r.cannotSort(err)
 		}
 		if r.waiting++; r.waiting%int64(r.BatchRows) == 0 {
@@ -87,9 +91,19 @@ func (r *reader) inOrder(id int64) bool {
 	return true
 }
 
+// sort adds a valid row to the sorter.
+func (r *reader) sort(row dump.Row) error {
+	r.sorted = row
+	if !r.KeepRaw {
+		row.Raw = nil
+	}
+	r.encoded = appendRow(r.encoded[:0], row)
+	return r.sorter.Add(extsort.Record{Key: row.Plant.ID, Data: r.encoded})
+}
+
 // sendSorted sends the sorted rows until the context ends.
 func (r *reader) sendSorted() error {
-	for row, err := range r.sorter.rows() {
+	for record, err := range r.sorter.Sorted() {
 		if r.ctx.Err() != nil {
 			return nil
 		}
@@ -97,7 +111,7 @@ func (r *reader) sendSorted() error {
 			return r.cannotSort(err)
 		}
 		r.waiting--
-		r.add(row.Row, row.bytes)
+		r.add(rowOf(record, r.sorted))
 	}
 	return nil
 }
@@ -109,10 +123,19 @@ func (r *reader) cannotSort(err error) error {
 	return fmt.Errorf("could not sort the rows by id, and %d rows were not stored: %w", n, err)
 }
 
-// add adds a row of so many bytes to the batch, and sends the batch if it is full.
-func (r *reader) add(row dump.Row, bytes int) {
-	r.batch.add(row, r.By, r.KeepRaw)
-	if r.size += bytes; len(r.batch.rows) >= r.BatchRows || r.size >= r.BatchBytes {
+// add adds a row to the batch, and sends the batch if it is full.
+func (r *reader) add(row dump.Row) {
+	r.size += max(len(row.Raw), row.Plant.Bytes())
+	if row.Err == nil {
+		r.batch.creates = append(r.batch.creates, store.Create{Plant: row.Plant, By: r.By})
+	}
+	if r.KeepRaw {
+		row.Raw = bytes.Clone(row.Raw)
+	} else {
+		row.Raw = nil
+	}
+	r.batch.rows = append(r.batch.rows, row)
+	if len(r.batch.rows) >= r.BatchRows || r.size >= r.BatchBytes {
 		r.send()
 	}
 }
@@ -149,21 +172,6 @@ func (r *reader) rows() func(yield func(dump.Row, error) bool) {
 		within.plain = plain
 		dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
 	}
-}
-
-// add adds a row. It copies the raw row if the caller may need it.
-func (b *batch) add(from dump.Row, by int64, keepRaw bool) {
-	if keepRaw {
-		from.Raw = bytes.Clone(from.Raw)
-	} else {
-		from.Raw = nil
-	}
-	r := row{Row: from, index: -1}
-	if from.Err == nil {
-		r.index = len(b.creates)
-		b.creates = append(b.creates, store.Create{Plant: from.Plant, By: by})
-	}
-	b.rows = append(b.rows, r)
 }
 
 // boundedReader reads the content of a file. It checks the context itself, because a small compressed file that has

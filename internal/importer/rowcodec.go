@@ -25,11 +25,12 @@ func appendOptional(b []byte, text string, ok bool) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))+1), text...)
 }
 
-// setRow sets the fields of a row that appendRow appended.
-func setRow(row *dump.Row, record extsort.Record) {
+// rowOf returns the row that appendRow appended. Its raw form is a part of the record. like is any row of the file.
+func rowOf(record extsort.Record, like dump.Row) dump.Row {
 	line, n := binary.Uvarint(record.Data)
 	raw, rest, hasRaw := cutOptional(record.Data[n:])
 	tag, name, hasTag := cutOptional(rest)
+	row := like // all rows have the same header
 	row.Line, row.Raw = int64(line), nil
 	if hasRaw {
 		row.Raw = raw
@@ -38,6 +39,7 @@ func setRow(row *dump.Row, record extsort.Record) {
 	if hasTag {
 		row.Plant.Tag = plant.Tagged(string(tag))
 	}
+	return row
 }
 
 // cutOptional returns the text that appendOptional appended, and the bytes after it.
