@@ -30,8 +30,4 @@ func (t *roundTripper) send(ctx context.Context, r *request) (*response, error) 
 }
 
 // close implements sender.
-func (t *roundTripper) close() {
-	if c, ok := t.transport.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+func (t *roundTripper) close() { (&http.Client{Transport: t.transport}).CloseIdleConnections() }
