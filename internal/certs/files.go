@@ -25,16 +25,20 @@ type files[T any] struct {
 
 	current atomic.Pointer[T] // of the last contents that parse accepted
 
-	mu       sync.Mutex        // guards the rest
-	served   [sha256.Size]byte // sum of the contents of current
-	seen     [sha256.Size]byte // sum of the contents at the last check
-	pending  bool              // the last check found usable contents for the first time
-	rejected [sha256.Size]byte // sum of the last contents that parse rejected
-	logged   bool              // checked has received the last error
-	failed   string            // the last error
+	mu      sync.Mutex        // guards the rest
+	served  [sha256.Size]byte // sum of the contents of current
+	seen    finding           // of the last check
+	settled finding           // the last one that two checks in a row had
+	pending bool              // the last check found usable contents for the first time
 
 	cancel  context.CancelFunc
 	watcher sync.WaitGroup
+}
+
+// finding is a result of a check: the contents, and the error of reading or parsing them.
+type finding struct {
+	sum   [sha256.Size]byte
+	fault string // empty: none
 }
 
 // open loads the files and watches them until Close.
@@ -106,47 +110,35 @@ func (f *files[T]) load() (changed bool, err error) {
 }
 
 func (f *files[T]) use(value *T, sum [sha256.Size]byte) {
-	f.served, f.logged, f.failed = sum, false, ""
+	f.served = sum
 	f.current.Store(value)
 }
 
-// check reads the files again. It returns true if current changed, which requires that the previous check found the
-// same contents. It returns an error of reading or parsing once, and only if the next check finds the same: a program
-// may replace one file of a pair shortly before the other. After an error current is unchanged.
+// check reads the files again, and acts when two checks in a row have found the same: a program may replace one file of
+// a pair shortly before the other. It then returns true if current changed, or returns an error of reading or parsing
+// once. After an error current is unchanged.
 func (f *files[T]) check() (changed bool, err error) {
 	contents, sum, err := f.read()
-	settled := sum == f.seen
-	f.seen, f.pending = sum, false
-	if err != nil {
-		return false, f.confirm(sum, err)
+	usable := err == nil && sum != f.served
+	var value *T
+	if usable {
+		value, err = f.parse(contents)
+		usable = err == nil
 	}
-	if sum == f.served {
-		f.rejected, f.logged, f.failed = sum, false, ""
+	now := finding{sum: sum}
+	if err != nil {
+		now.fault = err.Error()
+	}
+	again := now == f.seen
+	f.seen, f.pending = now, usable && !again
+	if !again || now == f.settled {
 		return false, nil
 	}
-	value, err := f.parse(contents)
-	if err != nil {
-		return false, f.confirm(sum, err)
+	f.settled = now
+	if usable {
+		f.use(value, sum)
 	}
-	if !settled {
-		f.pending = true
-		return false, nil
-	}
-	f.use(value, sum)
-	return true, nil
-}
-
-// confirm returns err when it occurs for the second time in a row, and nil otherwise.
-func (f *files[T]) confirm(sum [sha256.Size]byte, err error) error {
-	if sum != f.rejected || err.Error() != f.failed {
-		f.rejected, f.failed, f.logged = sum, err.Error(), false
-		return nil
-	}
-	if f.logged {
-		return nil
-	}
-	f.logged = true
-	return err
+	return usable, err
 }
 
 // read returns the contents of the files and their sum.
