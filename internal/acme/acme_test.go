@@ -484,20 +484,6 @@ func TestDamagedAccount(t *testing.T) {
 	}
 }
 
-// A setting of the Go runtime removes the parsed certificate from a pair.
-func TestStoredCertificateWithoutLeaf(t *testing.T) {
-	t.Setenv("GODEBUG", "x509keypairleaf=0")
-	storage, directory := newStorage(t), acme.LetsEncrypt
-	saveCertificate(t, storage, directory)
-	source := acme.New(t.Context(), acme.Config{
-		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
-	})
-	got, err := source.GetCertificate(&tls.ClientHelloInfo{ServerName: localhost})
-	if err != nil || got.Leaf == nil {
-		t.Errorf("got %v, %v, want a certificate with its leaf", got, err)
-	}
-}
-
 // saveCertificate stores a certificate for localhost.
 func saveCertificate(t *testing.T, storage acme.Storage, directory string) {
 	t.Helper()

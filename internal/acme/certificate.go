@@ -25,11 +25,6 @@ func parseCertificate(text []byte, name string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if certificate.Leaf == nil { // GODEBUG=x509keypairleaf=0
-		if certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0]); err != nil {
-			return nil, err
-		}
-	}
 	if err := certificate.Leaf.VerifyHostname(name); err != nil {
 		return nil, err
 	}
