@@ -1,6 +1,9 @@
 package acme
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // metrics are the metrics of a Source. The values of the labels are a closed set.
 type metrics struct {
@@ -10,26 +13,24 @@ type metrics struct {
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil.
 func (s *Source) newMetrics(registerer prometheus.Registerer) metrics {
-	orders := prometheus.NewCounterVec(prometheus.CounterOpts{
+	to := promauto.With(registerer)
+	orders := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_acme_orders_total",
 		Help: "Orders of certificates by result: issued or failed.",
 	}, []string{"result"})
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+	refused := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_acme_handshakes_refused_total",
 		Help: "TLS handshakes refused by reason: no_certificate, no_challenge or unknown_name.",
 	}, []string{"reason"})
-	if registerer != nil {
-		// Package certs has these two for files.
-		begin := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
-			Help: "Time from which on the TLS certificate in use is valid.",
-		}, func() float64 { begin, _ := s.validity(); return begin })
-		end := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
-			Help: "Time at which the TLS certificate in use expires.",
-		}, func() float64 { _, end := s.validity(); return end })
-		registerer.MustRegister(orders, refused, begin, end)
-	}
+	// Package certs has these two for files.
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
+		Help: "Time from which on the TLS certificate in use is valid.",
+	}, func() float64 { begin, _ := s.validity(); return begin })
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
+		Help: "Time at which the TLS certificate in use expires.",
+	}, func() float64 { _, end := s.validity(); return end })
 	return metrics{
 		issued: orders.WithLabelValues("issued"), failed: orders.WithLabelValues("failed"),
 		noCertificate: refused.WithLabelValues("no_certificate"),

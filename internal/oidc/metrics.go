@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // measure registers the metrics, unless the registerer is nil.
 func (v *Verifier) measure(to prometheus.Registerer) {
-	v.failures = prometheus.NewCounter(prometheus.CounterOpts{
+	metrics := promauto.With(to)
+	v.failures = metrics.NewCounter(prometheus.CounterOpts{
 		Name: "plantstore_oidc_fetch_errors_total",
 		Help: "Failed fetches of the issuer's keys; the previous keys stay in use.",
 	})
-	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_oidc_keys_age_seconds",
 		Help: "Time since the last fetch of the issuer's keys; NaN before the first.",
 	}, func() float64 {
@@ -23,7 +25,4 @@ func (v *Verifier) measure(to prometheus.Registerer) {
 		}
 		return time.Since(time.Unix(0, at)).Seconds()
 	})
-	if to != nil {
-		to.MustRegister(v.failures, age)
-	}
 }
