@@ -27,14 +27,8 @@ type Group struct {
 
 // Groups returns the table of settings: the most common ones first.
 func (s *Settings) Groups() []Group {
-	return slices.Concat(s.listenerGroups(), s.storeGroups(), s.integrationGroups())
+	return append(s.listenerGroups(), s.otherGroups()...)
 }
-
-// The limits of numbers that only have to be finite.
-const (
-	numbersMax = 1 << 20
-	backupsMax = 1 << 30
-)
 
 func (s *Settings) listenerGroups() []Group {
 	return []Group{
@@ -44,10 +38,7 @@ func (s *Settings) listenerGroups() []Group {
 			{"listen", checked(&s.Listen, checkAddress), "127.0.0.1:8080", "`address` of the public listener"},
 			{"tls-cert", text(&s.TLS.Cert), "", "PEM `file` with the certificate of the listeners and its chain"},
 			{"tls-key", text(&s.TLS.Key), "", "PEM `file` with the private key of the certificate"},
-			{
-				"acme-domain", list(&s.ACME.Domains, acme.CheckDomain), "",
-				"`domains` for which the server obtains certificates by ACME",
-			},
+			{"acme-domain", list(&s.ACME.Domains, acme.CheckDomain), "", "`domains` for which the server orders certificates"},
 			{"acme-email", text(&s.ACME.Email), "", "`address` for messages of the CA; agrees to its terms of service"},
 			{
 				"backup-dir", checked(&s.Backup.Dir, checkDestination), "",
@@ -59,131 +50,66 @@ func (s *Settings) listenerGroups() []Group {
 			{"admin-host", list(&s.AdminHosts, checkHost), "", "accepted `hosts` of requests to the admin listener"},
 			{"base-url", baseURL(&s.BaseURL), "", "`URL` at which clients reach the public listener"},
 			{"console-url", baseURL(&s.SignIn.ConsoleURL), "", "`URL` at which browsers reach the console"},
-			{
-				"cors-origins", list(&s.CORSOrigins, checkOrigin), "",
-				"`origins` whose web pages may create plants, or *",
-			},
+			{"cors-origins", list(&s.CORSOrigins, checkOrigin), "", "`origins` whose web pages may create plants, or *"},
 			{"pprof", toggle(&s.PProf), "", "serve profiles at /debug/pprof/ of the admin listener"},
-			{
-				"admin-open", toggle(&s.Admin.Open), "",
-				"require no credential for reads on the admin listener, which must be on loopback",
-			},
-			{
-				"print-tokens", toggle(&s.Admin.PrintTokens), "",
-				"print the first tokens of a store even if standard output is not a terminal",
-			},
-			{
-				"trusted-proxies", list(&s.Proxies.Trusted, checkPrefix), "",
-				"`addresses` of proxies that may name the address of a client",
-			},
+			{"admin-open", toggle(&s.Admin.Open), "", "allow reads on the admin listener, on loopback, without a credential"},
+			{"print-tokens", toggle(&s.Admin.PrintTokens), "", "print the first tokens even without a terminal"},
+			{"trusted-proxies", list(&s.Proxies.Trusted, checkPrefix), "", "`addresses` of proxies that may name their client"},
 			{"proxy-protocol", toggle(&s.Proxies.Protocol), "", "require a PROXY header from each trusted proxy"},
 		}},
 		{"TLS", []Setting{
 			{"client-ca", text(&s.TLS.ClientCA), "", "PEM `file` with the issuers of client certificates"},
-			{
-				"insecure-listen", toggle(&s.TLS.InsecureListen), "",
-				"allow addresses without TLS that are not loopback addresses",
-			},
+			{"insecure-listen", toggle(&s.TLS.InsecureListen), "", "allow addresses without TLS that are not loopback"},
 			{"acme-directory", text(&s.ACME.Directory), acme.LetsEncrypt, "`URL` of the ACME directory of the CA"},
 			{"acme-ca", text(&s.ACME.CA), "", "PEM `file` that verifies the TLS certificate of the ACME directory"},
-			{
-				"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "",
-				"`address` of a listener for the challenge http-01",
-			},
+			{"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "", "`address` for the challenge http-01"},
 		}},
-	}
-}
-
-func (s *Settings) storeGroups() []Group {
-	return []Group{
 		{"Limits", []Setting{
 			{"body-max", byteCount(&s.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
 			{"request-timeout", Timeout(&s.RequestTimeout), "10s", "`time` for a request to arrive"},
-			{
-				"connections-max", count(&s.Connections.Max, 0, numbersMax), "0",
-				"number of open `connections` of the public listener; 0: automatic",
-			},
-			{
-				"connections-per-address", count(&s.Connections.PerAddress, 0, numbersMax), "1000",
-				"number of open `connections` of one client address; 0: no limit",
-			},
-			{
-				"auth-failures", count(&s.Rate.AuthFailures, 0, numbersMax), "30",
-				"`number` of failed credentials per minute and address",
-			},
-			{"credential-rate", count(&s.Rate.PerSecond, 0, numbersMax), "0", "`requests` per second and credential"},
-			{
-				"credential-burst", count(&s.Rate.Burst, 0, numbersMax), "0",
-				"`requests` of a credential that may come at once",
-			},
-			{
-				"credential-concurrency", count(&s.Rate.Concurrency, 0, numbersMax), "0",
-				"`requests` of a credential at the same time",
-			},
-		}},
-		{"Durability and backups", []Setting{
-			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
-			{"backup-every", Timeout(&s.Backup.Every), "1d", "`time` between two scheduled backups"},
-			{"backup-keep", count(&s.Backup.Keep, 1, backupsMax), "7", "number of scheduled `backups` to keep"},
-			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
-			{"s3-region", text(&s.Backup.Region), "", "`region` of the bucket of backups"},
-			{
-				"s3-instance-role", toggle(&s.Backup.InstanceRole), "",
-				"request S3 keys from the metadata service of the machine",
-			},
-		}},
-		{"Log", []Setting{
-			{"log-format", Choice(&s.LogFormat, "text", "json"), "text", "`form` of the log"},
-			{
-				"log-level", Choice(&s.LogLevel, "debug", "access", "info", "warn", "error"), "access",
-				"lowest `level` of the log lines",
-			},
-			{"audit-keep", Duration(&s.AuditKeep), "400d", "`time` to keep an entry of the audit log; 0: always"},
+			{"connections-max", count(&s.Connections.Max, 0), "0", "`connections` of the public listener; 0: automatic"},
+			{"connections-per-address", count(&s.Connections.PerAddress, 0), "1000", "`connections` of an address; 0: no limit"},
+			{"auth-failures", count(&s.Rate.AuthFailures, 0), "30", "`number` of failed credentials per minute and address"},
+			{"credential-rate", count(&s.Rate.PerSecond, 0), "0", "`requests` per second and credential"},
+			{"credential-burst", count(&s.Rate.Burst, 0), "0", "`requests` of a credential that may come at once"},
+			{"credential-concurrency", count(&s.Rate.Concurrency, 0), "0", "`requests` of a credential at the same time"},
 		}},
 	}
 }
 
-func (s *Settings) integrationGroups() []Group {
+func (s *Settings) otherGroups() []Group {
 	return []Group{
+		{"Durability and backups", []Setting{
+			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
+			{"backup-every", Timeout(&s.Backup.Every), "1d", "`time` between two scheduled backups"},
+			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
+			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
+			{"s3-region", text(&s.Backup.Region), "", "`region` of the bucket of backups"},
+			{"s3-instance-role", toggle(&s.Backup.InstanceRole), "", "request S3 keys from the metadata service of the machine"},
+		}},
+		{"Log", []Setting{
+			{"log-format", Choice(&s.LogFormat, "text", "json"), "text", "`form` of the log"},
+			{"log-level", Choice(&s.LogLevel, "debug", "access", "info", "warn", "error"), "access", "lowest `level` logged"},
+			{"audit-keep", Duration(&s.AuditKeep), "400d", "`time` to keep an entry of the audit log; 0: always"},
+		}},
 		{"OpenID Connect", []Setting{
 			{"oidc-issuer", text(&s.OIDC.Issuer), "", "`URL` of the issuer whose JWTs are accepted; empty: none"},
 			{"oidc-audience", text(&s.OIDC.Audience), "", "`audience` of the JWTs for this store"},
 			{"oidc-scopes", list(&s.OIDC.Scopes, checkGrant(parseScopeGrant)), "", "`grants` of scopes, as VALUE=SCOPE"},
 			{"oidc-scope-claim", text(&s.OIDC.ScopeClaim), "scope", "`claim` with the values that grant scopes"},
 			{"oidc-name-claim", text(&s.OIDC.NameClaim), "sub", "`claim` with the name of the credential in the log"},
-			{
-				"oidc-client-id", text(&s.SignIn.ClientID), "",
-				"`id` of the console as a client of the issuer; empty: none",
-			},
+			{"oidc-client-id", text(&s.SignIn.ClientID), "", "`id` of the console as a client of the issuer; empty: none"},
 			{"oidc-client-secret-file", text(&s.SignIn.SecretFile), "", "`file` with the secret of the client"},
-			{
-				"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "",
-				"`scopes` that the console requests from the issuer",
-			},
-			{
-				"oidc-console-claim", text(&s.SignIn.Claim), "groups",
-				"`claim` of the ID token that grants access to the console",
-			},
-			{
-				"oidc-console-grants", list(&s.SignIn.Grants, checkGrant(parseConsoleGrant)), "",
-				"`grants` of access, as VALUE=SCOPES",
-			},
+			{"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "", "`scopes` that the console requests"},
+			{"oidc-console-claim", text(&s.SignIn.Claim), "groups", "`claim` of the ID token that grants access to the console"},
+			{"oidc-console-grants", list(&s.SignIn.Grants, checkGrant(parseConsoleGrant)), "", "`grants`, as VALUE=SCOPES"},
 		}},
 		{"Webhooks", []Setting{
-			{
-				"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "",
-				"`URLs` that receive an event for each created plant; empty: none",
-			},
+			{"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "", "`URLs` that receive an event for each new plant"},
 			{SecretFileSetting, text(&s.Webhook.SecretFile), "", "`file` with the secret that signs the events"},
-			{
-				"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "",
-				"deliver also to private addresses and over http",
-			},
-			{"webhook-rate", count(&s.Webhook.Rate, 1, numbersMax), "500", "number of `attempts` a second, to all URLs"},
-			{
-				"webhook-give-up", Timeout(&s.Webhook.GiveUp), "3d",
-				"`age` at which an undelivered event becomes a dead letter",
-			},
+			{"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "", "deliver also to private addresses and over http"},
+			{"webhook-rate", count(&s.Webhook.Rate, 1), "500", "number of `attempts` a second, to all URLs"},
+			{"webhook-give-up", Timeout(&s.Webhook.GiveUp), "3d", "`age` at which an undelivered event becomes a dead letter"},
 		}},
 	}
 }
@@ -212,10 +138,10 @@ func (s *Settings) AllSettings() (all []Setting) {
 	return all
 }
 
-// Bind sets the defaults of some settings and adds their flags.
+// Bind sets the defaults of some settings, or of all without names, and adds their flags.
 func (s *Settings) Bind(f *pflag.FlagSet, names ...string) {
 	for _, row := range s.AllSettings() {
-		if slices.Contains(names, row.Name) {
+		if len(names) == 0 || slices.Contains(names, row.Name) {
 			row.bind(f)
 		}
 	}
@@ -225,11 +151,7 @@ func (s *Settings) Bind(f *pflag.FlagSet, names ...string) {
 func (s *Settings) BindStore(f *pflag.FlagSet) { s.Bind(f, "config", "db") }
 
 // BindServe sets the defaults of all settings and adds their flags.
-func (s *Settings) BindServe(f *pflag.FlagSet) {
-	for _, row := range s.AllSettings() {
-		row.bind(f)
-	}
-}
+func (s *Settings) BindServe(f *pflag.FlagSet) { s.Bind(f) }
 
 func (s Setting) bind(f *pflag.FlagSet) {
 	if s.Initial != "" {

@@ -176,8 +176,9 @@ func FormatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// count is a whole number in a range.
-func count(to *int, least, most int) pflag.Value {
+// count is a whole number from least on.
+func count(to *int, least int) pflag.Value {
+	const most = 1 << 20 // it only has to be finite
 	return &value[int]{to: to, format: strconv.Itoa, parse: func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
