@@ -3,10 +3,7 @@ package config
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -19,48 +16,26 @@ import (
 // FileBytesMax is the size limit of the settings file.
 const FileBytesMax = 1 << 20
 
-// readConfigText reads the settings file, which may be a FIFO or a device.
-func readConfigText(ctx context.Context, path string) ([]byte, error) {
+// readConfig reads the settings file, which may be a FIFO or a device. Its errors are usage errors, except the error of
+// an interrupt.
+func readConfig(ctx context.Context, path string) (text []byte, err error) {
 	f, err := terminal.OpenInput(ctx, path)
-	if err != nil {
-		return nil, inConfig(err)
+	if err == nil {
+		defer f.Close()
+		text, err = io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), FileBytesMax+1))
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), FileBytesMax+1))
 	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return nil, err
 	case err != nil:
-		return nil, inConfig(err)
+		return nil, Usagef("config: %w", err)
 	case len(text) > FileBytesMax:
 		return nil, Usagef("config: %s is larger than %d bytes; check --config", path, FileBytesMax)
 	}
 	return text, nil
 }
 
-// inConfig returns an error of reading the settings file as a usage error, except an interrupt.
-func inConfig(err error) error {
-	if errors.Is(err, terminal.ErrInterrupted) {
-		return err
-	}
-	return Usagef("config: %w", err)
-}
-
-// readConfig reads the settings file, a YAML mapping of the names of settings to values. sum is the SHA-256 of the
-// file.
-func readConfig(
-	ctx context.Context, path string, settings []string,
-) (values map[string]string, sum [sha256.Size]byte, err error) {
-	if path == "" {
-		return nil, sum, nil
-	}
-	text, err := readConfigText(ctx, path)
-	if err != nil {
-		return nil, sum, err
-	}
-	values, err = parseConfig(path, text, settings)
-	return values, sha256.Sum256(text), err
-}
-
-// parseConfig parses the text of the settings file at path.
+// parseConfig parses the text of the settings file at path, a YAML mapping of the names of settings to values.
 func parseConfig(path string, text []byte, settings []string) (map[string]string, error) {
 	mapping, err := settingsMapping(text)
 	if err != nil {
@@ -111,29 +86,19 @@ func settingsMapping(text []byte) ([]*yaml.Node, error) {
 // YAMLNull is the tag of a YAML value that is missing.
 const YAMLNull = "!!null"
 
-// scalar returns a value of the file in the form of a flag: a list becomes its items with commas between them.
-func scalar(node *yaml.Node) (string, error) {
+// scalar returns a value of the file in the form of a flag: a list becomes its items with commas between them. Decode
+// also reads the form !!binary, in which plantstore config prints a value that is not UTF-8.
+func scalar(node *yaml.Node) (value string, err error) {
+	var items []string
 	switch {
 	case node.Tag == YAMLNull:
 		return "", errors.New("the value is missing")
-	case node.ShortTag() == "!!binary": // plantstore config prints a value that is not UTF-8 in this form
-		value, err := base64.StdEncoding.DecodeString(node.Value)
-		if err != nil {
-			return "", fmt.Errorf("the value is not base64, which !!binary requires: %w", err)
-		}
-		return string(value), nil
-	case node.Kind == yaml.ScalarNode:
-		return node.Value, nil
-	case node.Kind == yaml.SequenceNode:
-		items := make([]string, 0, len(node.Content))
-		for _, item := range node.Content {
-			if item.Kind != yaml.ScalarNode {
-				return "", errors.New("the value is not a list of plain values")
-			}
-			items = append(items, item.Value)
-		}
+	case node.Kind == yaml.ScalarNode && node.Decode(&value) == nil:
+		return value, nil
+	case node.Kind == yaml.SequenceNode && node.Decode(&items) == nil:
 		return strings.Join(items, ","), nil
-	default:
-		return "", errors.New("the value is not a plain value")
+	case node.Kind == yaml.SequenceNode:
+		return "", errors.New("the value is not a list of plain values")
 	}
+	return "", errors.New("the value is not a plain value")
 }

@@ -123,11 +123,16 @@ func (s *Settings) Load(ctx context.Context, env *Environment, flags *pflag.Flag
 	if err := s.set(flags, "config", env.Vars[Variable("config")], Variable("config")); err != nil {
 		return err
 	}
-	var file map[string]string
-	var err error
-	file, s.FileSum, err = readConfig(ctx, s.Config, names)
-	if err != nil {
-		return err
+	file := map[string]string{}
+	if s.Config != "" {
+		text, err := readConfig(ctx, s.Config)
+		if err != nil {
+			return err
+		}
+		if file, err = parseConfig(s.Config, text, names); err != nil {
+			return err
+		}
+		s.FileSum = sha256.Sum256(text)
 	}
 	env.remember(maps.Values(file))
 	for _, name := range names {
