@@ -82,28 +82,29 @@ func (c *SignIn) check(s *Settings) error {
 
 // ReadSecret reads the secret of the client.
 func (c *SignIn) ReadSecret(env *Environment, s *Settings) error {
-	c.Secret = ""
 	if c.ClientID == "" {
 		return nil
 	}
-	secret, fromVariable := env.Vars[ClientSecretVariable]
-	if c.SecretFile != "" {
-		if fromVariable {
-			return s.Fault("oidc-client-secret-file", "the variable %s has the secret, too; unset one of them",
-				ClientSecretVariable)
-		}
-		var err error
-		if secret, err = readSecretFile(c.SecretFile); err != nil {
-			return s.Fault("oidc-client-secret-file", "%w", err)
-		}
+	secret, given, err := s.secretOf(env, ClientSecretVariable, "oidc-client-secret-file", c.SecretFile)
+	if c.Secret = strings.TrimSpace(secret); err == nil && given && c.Secret == "" {
+		return s.Fault("oidc-client-id", "the secret of the client is empty")
 	}
-	if fromVariable || c.SecretFile != "" {
-		if secret = strings.TrimSpace(secret); secret == "" {
-			return s.Fault("oidc-client-id", "the secret of the client is empty")
-		}
+	return err
+}
+
+// secretOf returns a secret of a variable or of the file of a setting, and whether one of them has it.
+func (s *Settings) secretOf(env *Environment, variable, setting, file string) (secret string, given bool, err error) {
+	secret, given = env.Vars[variable]
+	switch {
+	case file == "":
+		return secret, given, nil
+	case given:
+		return "", false, s.Fault(setting, "the variable %s has the secret, too; unset one of them", variable)
 	}
-	c.Secret = secret
-	return nil
+	if secret, err = readSecretFile(file); err != nil {
+		return "", false, s.Fault(setting, "%w", err)
+	}
+	return secret, true, nil
 }
 
 // readSecretFile reads a regular file that only its owner and group can read. Its errors omit the name, which

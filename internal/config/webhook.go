@@ -45,26 +45,19 @@ func (w *Webhook) Check(env *Environment, s *Settings) error {
 	if err := w.checkURLs(); err != nil {
 		return s.Fault("webhook-url", "%w", err)
 	}
-	text, fromVariable := env.Vars[WebhookSecretVariable]
+	text, given, err := s.secretOf(env, WebhookSecretVariable, SecretFileSetting, w.SecretFile)
 	switch {
-	case w.SecretFile == "" && !fromVariable:
+	case err != nil:
+		return err
+	case !given:
 		return s.Fault("webhook-url", "the secret that signs the events is missing; set webhook-secret-file or %s",
 			WebhookSecretVariable)
-	case w.SecretFile != "" && fromVariable:
-		return s.Fault(SecretFileSetting, "the variable %s has the secret, too; unset one of them", WebhookSecretVariable)
-	case fromVariable:
-		secrets, err := webhook.ParseSecrets(text)
-		w.Secrets = secrets
-		if err != nil {
-			return Usagef("%s: %w", WebhookSecretVariable, err)
-		}
-		return nil
 	}
-	text, err := readSecretFile(w.SecretFile)
-	if err == nil {
-		w.Secrets, err = webhook.ParseSecrets(text)
-	}
-	if err != nil {
+	w.Secrets, err = webhook.ParseSecrets(text)
+	switch {
+	case err != nil && w.SecretFile == "":
+		return Usagef("%s: %w", WebhookSecretVariable, err)
+	case err != nil:
 		return s.Fault(SecretFileSetting, "%w", err)
 	}
 	return nil
