@@ -12,57 +12,57 @@ func (s *Settings) ConsoleURL() (*url.URL, error) {
 	if u := s.SignIn.ConsoleURL; u != nil {
 		return u, nil
 	}
-	host, port, err := net.SplitHostPort(s.AdminListen)
-	if err != nil || port == "0" {
-		return nil, s.Fault("admin-listen", "the link needs the port of the server; got %q", s.AdminListen)
+	host, port, err := s.adminAddress()
+	if err != nil {
+		return nil, err
 	}
-	ip := net.ParseIP(host)
-	loopback := IsLoopback(host)
-	u := GuessURL(&net.TCPAddr{IP: ip}, (s.TLS.Cert != "" || s.ACME.Enabled()) && !loopback)
-	switch {
-	case loopback, ip != nil && !ip.IsUnspecified():
-		u.Host = net.JoinHostPort(host, port)
-	case len(s.AdminHosts) > 0:
-		u.Host = net.JoinHostPort(s.AdminHosts[0], port)
-	default:
-		u.Host = net.JoinHostPort("127.0.0.1", port)
+	ip, secure := net.ParseIP(host), s.adminTLS(host)
+	if host != "localhost" && (ip == nil || ip.IsUnspecified()) && len(s.AdminHosts) > 0 {
+		host = s.AdminHosts[0]
 	}
-	return u, nil
+	return GuessURL(net.JoinHostPort(host, port), secure), nil
 }
 
 // ReadyURL returns the URL of the readiness check, from the settings of the server.
 func (s *Settings) ReadyURL(ctx context.Context) (*url.URL, error) {
-	host, text, err := net.SplitHostPort(s.AdminListen)
+	host, port, err := s.adminAddress()
 	if err != nil {
-		return nil, s.Fault("admin-listen", "%w", err)
+		return nil, err
 	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", text)
-	if err != nil || port == 0 {
-		return nil, s.Fault("admin-listen", "the check needs the port of the server; got %q", s.AdminListen)
-	}
-	at := &net.TCPAddr{Port: port}
 	if host != "" {
 		addresses, err := net.DefaultResolver.LookupIPAddr(ctx, host)
 		if err != nil {
 			return nil, fmt.Errorf("resolve the address of the admin listener: %w", err)
 		}
-		at.IP, at.Zone = addresses[0].IP, addresses[0].Zone
+		host = addresses[0].String()
 	}
-	secure := (s.TLS.Cert != "" || s.ACME.Enabled()) && !at.IP.IsLoopback()
-	return GuessURL(at, secure).JoinPath("readyz"), nil
+	return GuessURL(net.JoinHostPort(host, port), s.adminTLS(host)).JoinPath("readyz"), nil
+}
+
+// adminAddress returns the host and the port of --admin-listen, for a command that uses the running server.
+func (s *Settings) adminAddress() (host, port string, err error) {
+	if host, port, err = net.SplitHostPort(s.AdminListen); err != nil || port == "0" {
+		err = s.Fault("admin-listen", "the command needs the port of the server; got %q", s.AdminListen)
+	}
+	return host, port, err
+}
+
+// adminTLS reports whether an admin listener at this host has TLS.
+func (s *Settings) adminTLS(host string) bool {
+	return (s.TLS.Cert != "" || s.ACME.Enabled()) && !IsLoopback(host)
 }
 
 // IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// GuessURL returns a URL at which this machine reaches a listener.
-func GuessURL(a net.Addr, secure bool) *url.URL {
+// GuessURL returns a URL at which this machine reaches the listener of an address.
+func GuessURL(address string, secure bool) *url.URL {
 	scheme := "http"
 	if secure {
 		scheme = "https"
 	}
-	host, port, _ := net.SplitHostPort(a.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+	host, port, _ := net.SplitHostPort(address)
+	if host == "" || net.ParseIP(host).IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}

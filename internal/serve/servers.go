@@ -102,9 +102,9 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	h.Public = s.BaseURL
 	if h.Public == nil {
-		h.Public = withDomain(config.GuessURL(h.publicListener.Addr(), h.publicTLS), &s.ACME)
+		h.Public = withDomain(config.GuessURL(h.publicListener.Addr().String(), h.publicTLS), &s.ACME)
 	}
-	h.Admin = config.GuessURL(h.adminListener.Addr(), h.adminTLS)
+	h.Admin = config.GuessURL(h.adminListener.Addr().String(), h.adminTLS)
 	h.Console = cmp.Or(s.SignIn.ConsoleURL, h.Admin)
 	if v.tracing != nil {
 		if h.tracer, err = trace.New(v.tracing, log, metrics); err != nil {
