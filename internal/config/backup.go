@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
@@ -71,27 +72,14 @@ func (b *Backup) check(s *Settings) error {
 }
 
 // checkDestination returns an error if the destination of the backups cannot be used.
-func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Settings) error {
-	switch dir := b.Dir; {
-	case dir == "":
+func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Settings) (err error) {
+	switch {
+	case b.Dir == "":
 		return nil
-	case backup.IsBucket(dir):
-		return b.checkBucket(ctx, env, s)
+	case backup.IsBucket(b.Dir):
+		err = b.checkBucket(ctx, env)
 	default:
-		return b.checkDirectory(s)
-	}
-}
-
-// checkBucket returns an error if the settings of a bucket are wrong or there are no keys. It sends no request to the
-// S3 server, because the server must start while that one is away.
-func (b *Backup) checkBucket(ctx context.Context, env *Environment, s *Settings) error {
-	at, err := s3.ParseLocation(b.Dir)
-	if err != nil {
-		return s.Fault("backup-dir", "%w", err)
-	}
-	bucket, err := s3.Open(b.S3Config(env), at.Bucket)
-	if err == nil && !b.InstanceRole { // which would send a request too
-		err = bucket.CheckKeys(ctx)
+		err = checkDirectory(b.Dir)
 	}
 	if err != nil {
 		return s.Fault("backup-dir", "%w", err)
@@ -99,18 +87,31 @@ func (b *Backup) checkBucket(ctx context.Context, env *Environment, s *Settings)
 	return nil
 }
 
+// checkBucket returns an error if the settings of a bucket are wrong or there are no keys. It sends no request to the
+// S3 server, because the server must start while that one is away.
+func (b *Backup) checkBucket(ctx context.Context, env *Environment) error {
+	at, err := s3.ParseLocation(b.Dir)
+	if err != nil {
+		return err
+	}
+	bucket, err := s3.Open(b.S3Config(env), at.Bucket)
+	if err == nil && !b.InstanceRole { // which would send a request too
+		err = bucket.CheckKeys(ctx)
+	}
+	return err
+}
+
 // checkDirectory returns an error if the server cannot create files in the backup directory. It creates a file and
 // removes it, because the mode of the directory alone does not decide.
-func (b *Backup) checkDirectory(s *Settings) error {
-	dir := b.Dir
+func checkDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s.Fault("backup-dir", "directory %q does not exist; create it or change the setting", dir)
+		return fmt.Errorf("directory %q does not exist; create it or change the setting", dir)
 	case err != nil:
-		return s.Fault("backup-dir", "%w", err)
+		return err
 	case !info.IsDir():
-		return s.Fault("backup-dir", "%q is not a directory; change the setting", dir)
+		return fmt.Errorf("%q is not a directory; change the setting", dir)
 	}
 	f, err := os.CreateTemp(dir, ".plantstore*")
 	if err == nil {
@@ -120,8 +121,8 @@ func (b *Backup) checkDirectory(s *Settings) error {
 		err = cause.Err // without the random name, so that a repeated reload has the same error
 	}
 	if err != nil {
-		return s.Fault("backup-dir",
-			"cannot create a file in %q: %w; give the server's user write access or change the setting", dir, err)
+		return fmt.Errorf("cannot create a file in %q: %w; give the server's user write access or change the setting",
+			dir, err)
 	}
 	return nil
 }
