@@ -31,9 +31,7 @@ type settingsFile struct {
 // publish sets the settings that list returns.
 func (v *instance) publish() {
 	listed := ListSettings(v.Settings)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.listed = listed
+	v.listed.Store(&listed)
 }
 
 // ListSettings returns the settings in force by name, without the name of the settings file.
@@ -65,11 +63,7 @@ func (v *instance) adminConfig() admin.Config {
 }
 
 // list returns the settings in force by name. The caller must not change them. Any goroutine may call it.
-func (v *instance) list() []admin.Setting {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.listed
-}
+func (v *instance) list() []admin.Setting { return *v.listed.Load() }
 
 // look loads the settings again if the settings file has changed since the last reload. It does so only at the
 // second look that finds the same contents, because an editor may be writing the file. It ignores a file that is not

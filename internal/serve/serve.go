@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,9 +74,7 @@ type instance struct {
 	closing  []func() error          // in reverse order
 
 	settingsFile settingsFile
-
-	mu     sync.Mutex
-	listed []admin.Setting // the settings in force; guarded by mu
+	listed       atomic.Pointer[[]admin.Setting] // the settings in force
 }
 
 // open opens the parts of the server, each after those that it needs.
