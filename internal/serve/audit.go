@@ -51,7 +51,7 @@ func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Durati
 	if keep == 0 {
 		return
 	}
-	for due := time.Now(); waitUntil(ctx, due); due = due.Add(24 * time.Hour) {
+	for {
 		removed, err := admin.PruneAudit(ctx, engine, time.Now().Add(-keep), a.by)
 		switch {
 		case ctx.Err() != nil:
@@ -60,18 +60,11 @@ func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Durati
 		case removed > 0:
 			log.Info("removed old entries of the audit log", "entries", removed)
 		}
-	}
-}
-
-// waitUntil waits until a time and returns true. It returns false when ctx ends.
-func waitUntil(ctx context.Context, at time.Time) bool {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+		select {
+		case <-time.After(config.Day):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
