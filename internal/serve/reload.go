@@ -153,9 +153,6 @@ func (v *instance) load(ctx context.Context) (*config.Settings, error) {
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	next.BindServe(flags)
 	for name, value := range v.Flags {
-		if flags.Lookup(name) == nil {
-			continue // --help and the like
-		}
 		if err := flags.Set(name, value); err != nil {
 			return nil, err
 		}
