@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,15 +25,8 @@ type eventSender struct {
 
 	closing sync.WaitGroup // senders that a reload has replaced
 
-	mu      sync.Mutex // guards current
-	current sender
-}
-
-// sender delivers events by some settings; the zero value delivers none.
-type sender struct {
-	*webhook.Sender
-
-	metrics *prometheus.Registry
+	current        atomic.Pointer[webhook.Sender] // nil: the settings have no webhooks
+	currentMetrics *prometheus.Registry           // of current
 }
 
 // openWebhooks makes the URLs of the settings the webhooks of the store.
@@ -40,52 +34,52 @@ func (v *instance) openWebhooks(ctx context.Context) error {
 	e := &eventSender{
 		outbox: v.engine, by: v.By, userAgent: "plantstore/" + v.Version, log: v.log, metrics: v.metrics,
 	}
-	first, err := e.open(ctx, &v.Settings.Webhook)
-	if err != nil {
-		return err
-	}
-	e.replace(first)
 	v.events = e
 	v.onStart(func(context.Context) { e.start() })
 	v.onRetire(e.retire)
 	v.onClose(e.close)
-	return nil
+	return e.use(ctx, &v.Settings.Webhook)
 }
 
-// open makes the URLs of settings the webhooks of the store.
-func (e *eventSender) open(ctx context.Context, w *config.Webhook) (next sender, err error) {
+// use makes the URLs of settings the webhooks of the store, and replaces the sender. The caller starts the new one. The
+// old one ends in the background: a claim keeps both from sending the same delivery at the same time. After an error
+// the old one stays.
+func (e *eventSender) use(ctx context.Context, w *config.Webhook) error {
 	if len(w.URLs) == 0 {
 		removed, err := webhook.Off(ctx, e.outbox, e.by)
 		if removed > 0 {
 			e.log.Warn("webhooks are off: new plants have no events any more", "removed", removed)
 		}
-		return next, err
+		if err == nil {
+			e.replace(nil, nil)
+		}
+		return err
 	}
-	next.metrics = prometheus.NewRegistry()
-	next.Sender, err = webhook.New(ctx, webhook.Config{
+	metrics := prometheus.NewRegistry()
+	next, err := webhook.New(ctx, webhook.Config{
 		Outbox: e.outbox, URLs: w.URLs, Secrets: w.Secrets, AllowPrivate: w.AllowPrivate,
 		Rate: w.Rate, GiveUp: w.GiveUp,
-		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: next.metrics,
+		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: metrics,
 	})
-	return next, err
+	if err == nil {
+		e.replace(next, metrics)
+	}
+	return err
 }
 
-// replace makes a sender the current one, and returns the one before.
-func (e *eventSender) replace(next sender) (old sender) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	old, e.current = e.current, next
-	if old.metrics != nil {
-		e.metrics.Unregister(old.metrics)
+// replace makes a sender the current one, and closes the one before in the background.
+func (e *eventSender) replace(next *webhook.Sender, metrics *prometheus.Registry) {
+	if old := e.current.Swap(next); old != nil {
+		e.metrics.Unregister(e.currentMetrics)
+		e.closing.Go(old.Close)
 	}
-	if next.metrics != nil {
-		e.metrics.MustRegister(next.metrics)
+	if next != nil {
+		e.metrics.MustRegister(metrics)
 	}
-	return old
+	e.currentMetrics = metrics
 }
 
-// reload replaces the sender if its settings have changed. The old one ends in the background: a claim keeps both from
-// sending the same delivery at the same time.
+// reload replaces the sender if its settings have changed.
 func (e *eventSender) reload(ctx context.Context, old, next *config.Settings) error {
 	if reflect.DeepEqual(next.Webhook, old.Webhook) {
 		return nil
@@ -93,42 +87,31 @@ func (e *eventSender) reload(ctx context.Context, old, next *config.Settings) er
 	const storeTimeMax = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, storeTimeMax)
 	defer cancel()
-	opened, err := e.open(ctx, &next.Webhook)
-	if err != nil {
+	if err := e.use(ctx, &next.Webhook); err != nil {
 		return err
 	}
-	replaced := e.replace(opened)
 	e.start()
-	if replaced.Sender != nil {
-		e.closing.Go(replaced.Close)
-	}
 	return nil
 }
 
-func (e *eventSender) sender() *webhook.Sender {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.current.Sender
-}
-
 // status returns the state of the deliveries by id of the webhook.
-func (e *eventSender) status() map[int64]webhook.Status { return e.sender().Status() }
+func (e *eventSender) status() map[int64]webhook.Status { return e.current.Load().Status() }
 
 func (e *eventSender) start() {
-	if s := e.sender(); s != nil {
+	if s := e.current.Load(); s != nil {
 		s.Start()
 	}
 }
 
 // retire ends the claims; close waits for the running attempts.
 func (e *eventSender) retire() {
-	if s := e.sender(); s != nil {
+	if s := e.current.Load(); s != nil {
 		s.Retire()
 	}
 }
 
 func (e *eventSender) close() {
-	if s := e.sender(); s != nil {
+	if s := e.current.Load(); s != nil {
 		s.Close()
 	}
 	e.closing.Wait()
