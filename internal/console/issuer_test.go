@@ -25,12 +25,9 @@ import (
 // offerIssuer makes the console of a harness offer the sign-in at an issuer.
 func (h *harness) offerIssuer(t *testing.T, issuer string, secret string) *oidc.Client {
 	t.Helper()
-	v, err := oidc.New(oidc.Config{Issuer: issuer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := oidc.New(oidc.Config{Issuer: issuer})
 	t.Cleanup(v.Close)
-	c, err := oidc.NewClient(v, oidc.ClientConfig{
+	c := oidc.NewClient(v, oidc.ClientConfig{
 		ID: oidctest.ClientID, Secret: secret, Scopes: []string{"openid", "groups"}, Claim: "groups",
 		RedirectURL: console.RedirectURL(&url.URL{Scheme: "http", Host: h.host}),
 		Grants: map[string]auth.Scopes{
@@ -38,9 +35,6 @@ func (h *harness) offerIssuer(t *testing.T, issuer string, secret string) *oidc.
 			"makers": auth.ScopeCreate,
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.console.SetIssuer(c)
 	return c
 }

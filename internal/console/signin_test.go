@@ -285,12 +285,9 @@ func TestSignInWithManySessions(t *testing.T) {
 	h := start(t)
 	i, stop := oidctest.Start()
 	t.Cleanup(stop)
-	verifier, err := oidc.New(oidc.Config{
+	verifier := oidc.New(oidc.Config{
 		Issuer: i.URL, Audience: oidctest.Audience, Scopes: map[string]auth.Scopes{"plants:read": auth.ScopeRead},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(verifier.Close)
 	h.verifier.Store(verifier)
 	operator := h.signIn(h.code(time.Now()))

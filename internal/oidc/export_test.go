@@ -7,7 +7,7 @@ import (
 )
 
 // NewWithTransport is New with another transport for the requests to the issuer.
-func NewWithTransport(c Config, t http.RoundTripper) (*Verifier, error) { return newVerifier(c, t) }
+func NewWithTransport(c Config, t http.RoundTripper) *Verifier { return newVerifier(c, t) }
 
 // VerifiedMax is the number of tokens that a cache keeps.
 const VerifiedMax = verifiedMax

@@ -99,7 +99,7 @@ func (v *Verifier) fetch(ctx context.Context) (*metadata, *keySet, error) {
 // discover returns the metadata of the issuer. It tries OpenID Connect Discovery 1.0 section 4,
 // then RFC 8414 section 3.
 func (v *Verifier) discover(ctx context.Context) (*metadata, error) {
-	issuer, _ := url.Parse(v.config.Issuer) // newVerifier has checked it
+	issuer, _ := url.Parse(v.config.Issuer) // CheckIssuer accepts it
 	host, path := issuer.Scheme+"://"+issuer.Host, strings.TrimRight(issuer.EscapedPath(), "/")
 	m, first := v.readMetadata(ctx, host+path+"/.well-known/openid-configuration")
 	if first == nil {

@@ -112,13 +112,10 @@ func TestIssuers(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				i := oidctest.NewIssuer(issuerURL)
-				v, err := oidc.NewWithTransport(oidc.Config{
+				v := oidc.NewWithTransport(oidc.Config{
 					Issuer: i.URL, Audience: aud, ClientID: oidctest.ClientID,
 					ScopeClaim: c.scopeClaim, Scopes: map[string]auth.Scopes{c.value: auth.ScopeCreate},
 				}, direct{i})
-				if err != nil {
-					t.Fatal(err)
-				}
 				defer v.Close()
 				now, key := time.Now(), i.Key()
 				times := object{

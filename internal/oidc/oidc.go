@@ -21,7 +21,7 @@ import (
 
 // Config configures a Verifier. Issuer is required.
 type Config struct {
-	Issuer   string // exactly as in the claim iss; see CheckIssuer
+	Issuer   string // exactly as in the claim iss; CheckIssuer accepts it
 	Audience string // exactly as in the claim aud; empty: Verify accepts no access token
 	ClientID string // of the console at the issuer: a token for it is an ID token; empty: none
 
@@ -63,12 +63,9 @@ type Verifier struct {
 
 // New returns a Verifier that fetches the keys in the background: the issuer may be
 // unreachable. The caller closes it.
-func New(c Config) (*Verifier, error) { return newVerifier(c, nil) }
+func New(c Config) *Verifier { return newVerifier(c, nil) }
 
-func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
-	if err := CheckIssuer(c.Issuer); err != nil {
-		return nil, err
-	}
+func newVerifier(c Config, transport http.RoundTripper) *Verifier {
 	c.ScopeClaim = cmp.Or(c.ScopeClaim, "scope")
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -81,7 +78,7 @@ func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
 	defer v.mu.Unlock()
 	first := v.startFetch() // the first requests wait for it
 	v.goroutines.Go(func() { v.run(first) })
-	return v, nil
+	return v
 }
 
 // Close ends the goroutines that fetch the keys. Requests that wait for a key receive ErrNoKeys.

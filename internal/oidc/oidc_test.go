@@ -57,10 +57,7 @@ func config(i *oidctest.Issuer) oidc.Config {
 // start starts a verifier of an issuer without a network.
 func start(t *testing.T, i *oidctest.Issuer) *oidc.Verifier {
 	t.Helper()
-	v, err := oidc.NewWithTransport(config(i), direct{i})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := oidc.NewWithTransport(config(i), direct{i})
 	t.Cleanup(v.Close)
 	return v
 }
@@ -100,10 +97,7 @@ func TestBadJWTs(t *testing.T) {
 		i, keys := oidctest.NewIssuer(issuerURL), oidctest.NewKeys()
 		i.Publish(keys.Published()...)
 		requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
-		v, err := oidc.NewWithTransport(config(i), requests)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := oidc.NewWithTransport(config(i), requests)
 		now := time.Now()
 		if _, err := v.Verify(t.Context(), i.JWT(now, nil), now, true); err != nil {
 			t.Fatalf("the good JWT: %v", err)
@@ -138,15 +132,12 @@ func TestUntrustedIssuer(t *testing.T) {
 	lines := make(lineWriter, 100)
 	c := config(i)
 	c.Log = slog.New(slog.NewTextHandler(lines, nil))
-	v, err := oidc.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := oidc.New(c)
 	defer v.Close()
 	if line := <-lines; !strings.Contains(line, "failed to verify certificate") {
 		t.Errorf("the log has no cause:\n%s", line)
 	}
-	_, err = v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true)
+	_, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true)
 	if !errors.Is(err, oidc.ErrNoKeys) || i.Fetches() != 0 {
 		t.Errorf("got %v after %d fetches, want %v", err, i.Fetches(), oidc.ErrNoKeys)
 	}

@@ -91,17 +91,14 @@ func TestKeyDuringFetch(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			i := oidctest.NewIssuer(issuerURL)
-			v, err := oidc.NewWithTransport(config(i), slow{direct{i}, delay})
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := oidc.NewWithTransport(config(i), slow{direct{i}, delay})
 			defer v.Close()
 			const refreshEvery = 10 * time.Minute
 			// The first fetch takes two delays. The next one has read the keys after one.
 			time.Sleep(refreshEvery + 3*delay + delay/2) //nolint:forbidigo // the bubble's clock, not a wait
 			i.Publish(oidctest.NewKey("key-2", "ES256"))
 			started := time.Now()
-			_, err = v.Verify(t.Context(), i.JWT(started, nil), started, true)
+			_, err := v.Verify(t.Context(), i.JWT(started, nil), started, true)
 			if took := time.Since(started); reasonOf(err) != want.reason || took != want.took {
 				t.Errorf("responses after %s: got %v after %s, want %q after %s", delay, err, took, want.reason, want.took)
 			}
@@ -201,10 +198,7 @@ func TestWarningOfEachCause(t *testing.T) {
 		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 		c := config(i)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-		v, err := oidc.NewWithTransport(c, direct{i})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := oidc.NewWithTransport(c, direct{i})
 		refuse(http.StatusBadGateway)
 		refuse(http.StatusNotAcceptable)
 		v.Close()
@@ -231,10 +225,7 @@ func TestWarningOfResets(t *testing.T) {
 		var log strings.Builder
 		c := config(oidctest.NewIssuer(issuerURL))
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-		v, err := oidc.NewWithTransport(c, &resets{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := oidc.NewWithTransport(c, &resets{})
 		time.Sleep(10 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
 		v.Close()
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 {

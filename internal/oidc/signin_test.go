@@ -30,10 +30,7 @@ func clientConfig() oidc.ClientConfig {
 // newClient returns a client of an issuer without a network.
 func newClient(t *testing.T, i *oidctest.Issuer, c oidc.ClientConfig) *oidc.Client {
 	t.Helper()
-	client, err := oidc.NewClient(start(t, i), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := oidc.NewClient(start(t, i), c)
 	return client
 }
 
@@ -246,15 +243,9 @@ func TestTokenEndpointRedirects(t *testing.T) {
 		const victim = "https://victim.example/"
 		i := oidctest.NewIssuer(issuerURL)
 		requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
-		v, err := oidc.NewWithTransport(config(i), requests)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := oidc.NewWithTransport(config(i), requests)
 		t.Cleanup(v.Close)
-		c, err := oidc.NewClient(v, clientConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := oidc.NewClient(v, clientConfig())
 		for _, status := range []int{302, 303, 307, 308} {
 			i.Answer(nil)
 			flow, response := begin(t, i, c)

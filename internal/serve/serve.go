@@ -18,6 +18,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
+	"plantstore/internal/oidc"
 	"plantstore/internal/postgres"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
@@ -60,13 +61,14 @@ type instance struct {
 	metrics *prometheus.Registry
 	tracing *trace.Config // nil: no traces
 
-	servers *httpServers
-	engine  Engine
-	issuer  issuer
-	store   *writepath.Store
-	audit   *serverAudit
-	backups *backup.Service // nil: none
-	events  *eventSender
+	servers  *httpServers
+	engine   Engine
+	verifier *oidc.Verifier // nil: no issuer
+	signIn   *oidc.Client   // of the console at the issuer; nil: none
+	store    *writepath.Store
+	audit    *serverAudit
+	backups  *backup.Service // nil: none
+	events   *eventSender
 
 	// What the parts do later: each part adds its functions when it opens.
 	starting []func(context.Context) // once the server accepts requests
@@ -146,8 +148,10 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 // the engine repeats a commit of unknown outcome while its requests wait.
 func (v *instance) openStore(ctx context.Context) (err error) {
 	c := writepath.Config{
-		Engine: v.engine, Commits: 1,
-		JWT: v.issuer.verify(), Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
+		Engine: v.engine, Commits: 1, Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
+	}
+	if v.Settings.OIDC.Audience != "" { // else the issuer is for the console alone
+		c.JWT = v.verifier.Verify
 	}
 	if v.Settings.DB.IsDatabase() {
 		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, writepath.AnswerTimeout

@@ -148,7 +148,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
 		Version: v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
 	})
-	h.console.SetIssuer(v.issuer.client)
+	h.console.SetIssuer(v.signIn)
 	routes, err := adminapi.New(h.operations, v.log).Routes()
 	if err != nil {
 		return err
