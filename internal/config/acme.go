@@ -13,6 +13,8 @@ type ACME struct {
 	Directory  string
 	CA         string
 	HTTPListen string // empty: tls-alpn-01 instead of http-01
+
+	Roots *x509.CertPool // of CA; nil: the system's; set by ReadRoots
 }
 
 // Enabled reports whether the server obtains its certificates by ACME.
@@ -41,18 +43,18 @@ func (a *ACME) check(s *Settings) error {
 	return nil
 }
 
-// Roots returns the certificates of --acme-ca, nil without it.
-func (a *ACME) Roots(s *Settings) (*x509.CertPool, error) {
+// ReadRoots reads the certificates of --acme-ca, if it is set.
+func (a *ACME) ReadRoots(s *Settings) error {
 	if a.CA == "" {
-		return nil, nil //nolint:nilnil // the certificates of the system
+		return nil
 	}
 	text, err := readRegular(a.CA)
 	if err != nil {
-		return nil, s.Fault("acme-ca", "%w", err)
+		return s.Fault("acme-ca", "%w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, s.Fault("acme-ca", "%s has no certificate in PEM form", a.CA)
+	a.Roots = x509.NewCertPool()
+	if !a.Roots.AppendCertsFromPEM(text) {
+		return s.Fault("acme-ca", "%s has no certificate in PEM form", a.CA)
 	}
-	return roots, nil
+	return nil
 }

@@ -4,9 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/acme"
 	"plantstore/internal/certs"
@@ -19,64 +16,52 @@ type certificates struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error) // nil: no TLS
 	nextProtos []string                                             // protocols that end with the handshake
 	clientCAs  func() *x509.CertPool                                // nil: no client certificates
-	close      []func()
-
-	acme        *acmeClient        // nil: the certificates are files
-	pair        *certs.Pair        // nil: no files
-	authorities *certs.Authorities // nil: no client certificates
+	files      []watchedFiles
 }
 
-// openCertificates loads the certificates of files. The caller calls end.
-func openCertificates(s *config.Settings, log *slog.Logger, metrics prometheus.Registerer) (c certificates, err error) {
-	t := &s.TLS
-	switch {
+// watchedFiles are the files of a setting. reload reads them at once.
+type watchedFiles struct {
+	setting string
+	reload  func() error
+}
+
+// openCertificates loads the certificates of files. The source of the certificates by ACME opens after the listeners,
+// because its storage is in the store, and before they accept connections.
+func (v *instance) openCertificates() (c certificates, err error) {
+	s := v.Settings
+	switch t := &s.TLS; {
 	case s.ACME.Enabled():
-		c.acme = &acmeClient{}
-		c.get, c.nextProtos, c.close = c.acme.getCertificate, []string{acme.Protocol}, append(c.close, c.acme.close)
-	case t.Cert == "":
-		return c, nil
-	default:
+		c.nextProtos = []string{acme.Protocol}
+		c.get = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return v.acme.GetCertificate(hello) }
+	case t.Cert != "":
 		pair, err := certs.OpenPair(certs.PairConfig{
-			CertFile: t.Cert, KeyFile: t.Key, Log: log, Metrics: metrics,
+			CertFile: t.Cert, KeyFile: t.Key, Log: v.log, Metrics: v.metrics,
 		})
 		if err != nil {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
-		c.pair, c.get, c.close = pair, pair.GetCertificate, append(c.close, pair.Close)
+		v.onClose(pair.Close)
+		c.get, c.files = pair.GetCertificate, append(c.files, watchedFiles{"tls-cert", pair.Reload})
 	}
-	if t.ClientCA == "" {
-		return c, nil
+	if s.TLS.ClientCA != "" {
+		authorities, err := certs.OpenAuthorities(s.TLS.ClientCA, v.log)
+		if err != nil {
+			return c, s.Fault("client-ca", "%w", err)
+		}
+		v.onClose(authorities.Close)
+		c.clientCAs, c.files = authorities.Pool, append(c.files, watchedFiles{"client-ca", authorities.Reload})
 	}
-	authorities, err := certs.OpenAuthorities(t.ClientCA, log)
-	if err != nil {
-		c.end()
-		return certificates{}, s.Fault("client-ca", "%w", err)
-	}
-	c.authorities, c.clientCAs, c.close = authorities, authorities.Pool, append(c.close, authorities.Close)
 	return c, nil
 }
 
 // reload reads the files at once. After an error the previous certificates of that file stay.
-func (c certificates) reload(s *config.Settings) error {
-	var pair, authorities error
-	if c.pair != nil {
-		if pair = c.pair.Reload(); pair != nil {
-			pair = s.Fault("tls-cert", "%w", pair)
+func (c certificates) reload(s *config.Settings) (faults error) {
+	for _, f := range c.files {
+		if err := f.reload(); err != nil {
+			faults = errors.Join(faults, s.Fault(f.setting, "%w", err))
 		}
 	}
-	if c.authorities != nil {
-		if authorities = c.authorities.Reload(); authorities != nil {
-			authorities = s.Fault("client-ca", "%w", authorities)
-		}
-	}
-	return errors.Join(pair, authorities)
-}
-
-// end stops the watchers of the files.
-func (c certificates) end() {
-	for _, f := range c.close {
-		f()
-	}
+	return faults
 }
 
 // enabled reports whether listeners have TLS.

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"syscall"
@@ -51,16 +52,26 @@ func adminLimits(s *config.Settings) listen.Limits {
 	}
 }
 
+// challengeLimits returns the limits of the challenge listener.
+func challengeLimits(s *config.Settings) listen.Limits {
+	const challengesMax, perAddressMax = 256, 64 // connections
+	return listen.Limits{Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.Proxies.Prefixes()}
+}
+
 func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }
 
-// openListener opens a listener at its address or, with s.otherPorts, at a free port if that is in use.
-func openListener(ctx context.Context, s *config.Settings, c listen.Config) (*listen.Listener, error) {
+// openListener opens a listener at the address of a setting or, with OtherPorts, at a free port if that is in use.
+func (v *instance) openListener(ctx context.Context, setting string, c listen.Config) (*listen.Listener, error) {
+	c.Log, c.Metrics = v.log, v.metrics
 	l, err := listen.Listen(ctx, c)
-	if s.OtherPorts && errors.Is(err, syscall.EADDRINUSE) {
+	if v.Settings.OtherPorts && errors.Is(err, syscall.EADDRINUSE) {
 		c.Address = "127.0.0.1:0"
-		return listen.Listen(ctx, c)
+		l, err = listen.Listen(ctx, c)
 	}
-	return l, err
+	if err != nil {
+		return nil, fmt.Errorf("%w; use another address with --%s", err, setting)
+	}
+	return l, nil
 }

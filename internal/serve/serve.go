@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/acme"
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
@@ -69,6 +70,7 @@ type instance struct {
 	audit    *serverAudit
 	backups  *backup.Service // nil: none
 	events   *eventSender
+	acme     *acme.Source // nil: none
 
 	// What the parts do later: each part adds its functions when it opens.
 	starting []func(context.Context) // once the server accepts requests
@@ -119,7 +121,7 @@ func (v *instance) onClose(f func()) {
 	v.closing = append(v.closing, func() error { f(); return nil })
 }
 
-// check returns the usage errors of the server, and reads the files with secrets.
+// check returns the usage errors of the server, and reads the files with secrets and the roots of the CA.
 func (v *instance) check(ctx context.Context) (err error) {
 	s := v.Settings
 	if err := s.CheckServe(ctx, v.Env); err != nil {
@@ -128,7 +130,7 @@ func (v *instance) check(ctx context.Context) (err error) {
 	if v.tracing, err = trace.FromEnvironment(v.Env.Vars, v.Version); err != nil {
 		return config.Usagef("%w", err)
 	}
-	return cmp.Or(s.Webhook.Check(v.Env, s), s.SignIn.ReadSecret(v.Env, s))
+	return cmp.Or(s.Webhook.Check(v.Env, s), s.SignIn.ReadSecret(v.Env, s), s.ACME.ReadRoots(s))
 }
 
 // openEngine opens the engine, and warns of an interrupted move.

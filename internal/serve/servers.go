@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
 	"plantstore/internal/config"
@@ -38,6 +36,7 @@ type httpServers struct {
 	public, admin                 *server.Server
 	challenges                    *server.Server // of ACME; nil: none
 	publicListener, adminListener *listen.Listener
+	challengeListener             *listen.Listener // of http-01; nil: none
 	Addresses
 	certificates        certificates
 	publicTLS, adminTLS bool
@@ -62,8 +61,8 @@ type Addresses struct {
 // openListeners opens both listeners, or uses the sockets of systemd; serve starts their servers.
 func (v *instance) openListeners(ctx context.Context) error {
 	v.metrics.MustRegister(v.Log.dropped)
-	s, log, metrics := v.Settings, v.log, v.metrics
-	sockets, err := openSockets(s, log)
+	s := v.Settings
+	sockets, err := openSockets(s, v.log)
 	if err != nil {
 		return err
 	}
@@ -71,32 +70,30 @@ func (v *instance) openListeners(ctx context.Context) error {
 	h := &httpServers{failed: make(chan error, 3)}
 	v.servers = h
 	v.onClose(h.close)
-	public, err := openListener(ctx, s, listen.Config{
-		Name: "public", Address: s.Listen, TCP: sockets.take("public"),
-		Limits: connectionLimits(s, log), Log: log, Metrics: metrics,
-		ProxyProtocol: s.Proxies.Protocol, TrustedProxies: s.Proxies.Prefixes(),
-		HeaderTimeout: s.RequestTimeout,
-	})
-	if err != nil {
-		return fmt.Errorf("%w; use another address with --listen", err)
-	}
-	h.publicListener = public
-	admin, err := openListener(ctx, s, listen.Config{
-		Name: "admin", Address: s.AdminListen, TCP: sockets.take("admin"),
-		Limits: adminLimits(s), Log: log, Metrics: metrics,
-	})
-	if err != nil {
-		return fmt.Errorf("%w; use another address with --admin-listen", err)
-	}
-	h.adminListener = admin
-	if err := s.CheckAdminOpen(admin.Addr()); err != nil {
+	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
+		Name: "public", Address: s.Listen, TCP: sockets.take("public"), Limits: connectionLimits(s, v.log),
+		ProxyProtocol: s.Proxies.Protocol, TrustedProxies: s.Proxies.Prefixes(), HeaderTimeout: s.RequestTimeout,
+	}); err != nil {
 		return err
 	}
-	if err := h.secure(s, log, metrics); err != nil {
+	if h.adminListener, err = v.openListener(ctx, "admin-listen", listen.Config{
+		Name: "admin", Address: s.AdminListen, TCP: sockets.take("admin"), Limits: adminLimits(s),
+	}); err != nil {
 		return err
 	}
-	if h.certificates.acme != nil {
-		if err := h.certificates.acme.prepare(ctx, s, log, metrics); err != nil {
+	if err := s.CheckAdminOpen(h.adminListener.Addr()); err != nil {
+		return err
+	}
+	if h.certificates, err = v.openCertificates(); err != nil {
+		return err
+	}
+	if err := h.secure(s); err != nil {
+		return err
+	}
+	if s.ACME.HTTPListen != "" {
+		if h.challengeListener, err = v.openListener(ctx, "acme-http-listen", listen.Config{
+			Name: "challenge", Address: s.ACME.HTTPListen, Limits: challengeLimits(s),
+		}); err != nil {
 			return err
 		}
 	}
@@ -107,7 +104,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	h.Admin = config.GuessURL(h.adminListener.Addr().String(), h.adminTLS)
 	h.Console = cmp.Or(s.SignIn.ConsoleURL, h.Admin)
 	if v.tracing != nil {
-		if h.tracer, err = trace.New(v.tracing, log, metrics); err != nil {
+		if h.tracer, err = trace.New(v.tracing, v.log, v.metrics); err != nil {
 			return config.Usagef("%w", err)
 		}
 	}
@@ -116,10 +113,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 
 // secure adds TLS to the listeners. The admin listener has TLS unless its address is a loopback address, where health
 // checks and scrapes need no certificate.
-func (h *httpServers) secure(s *config.Settings, log *slog.Logger, metrics prometheus.Registerer) (err error) {
-	if h.certificates, err = openCertificates(s, log, metrics); err != nil {
-		return err
-	}
+func (h *httpServers) secure(s *config.Settings) error {
 	h.publicTLS = h.certificates.enabled()
 	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
 	for _, l := range []struct {
@@ -164,8 +158,9 @@ func (v *instance) openServers(context.Context) (err error) {
 	}
 	config := h.configOf(s)
 	h.public, h.admin, err = server.New(config)
-	if client := h.certificates.acme; err == nil && client != nil && client.listener != nil {
-		h.challenges = server.NewChallenges(config, h.public, client.keyAuthorization)
+	if err == nil && h.challengeListener != nil {
+		answer := func(token string) (string, bool) { return v.acme.KeyAuthorization(token) }
+		h.challenges = server.NewChallenges(config, h.public, answer)
 	}
 	v.onStart(func(context.Context) { h.serve() })
 	return err
@@ -203,7 +198,7 @@ func (h *httpServers) serve() {
 	h.start(h.public, h.publicListener)
 	h.start(h.admin, h.adminListener)
 	if h.challenges != nil {
-		h.start(h.challenges, h.certificates.acme.listener)
+		h.start(h.challenges, h.challengeListener)
 	}
 }
 
@@ -252,11 +247,10 @@ func (h *httpServers) retirePublic(ctx context.Context) {
 	h.publicListener.Retire(ctx)
 }
 
-// close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
+// close closes the listeners that no server has closed, and ends the tracer.
 func (h *httpServers) close() {
-	defer h.certificates.end()
 	defer stopTracing(h.tracer, time.Now())
-	for _, l := range []*listen.Listener{h.publicListener, h.adminListener} {
+	for _, l := range []*listen.Listener{h.publicListener, h.adminListener, h.challengeListener} {
 		if l != nil {
 			_ = l.Close()
 		}
