@@ -66,18 +66,17 @@ func (v *instance) openListeners(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer sockets.close()
 	h := &httpServers{failed: make(chan error, 3)}
 	v.servers = h
 	v.onClose(h.close)
 	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
-		Name: "public", Address: s.Listen, TCP: sockets.take("public"), Limits: connectionLimits(s, v.log),
+		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s, v.log),
 		ProxyProtocol: s.Proxies.Protocol, TrustedProxies: s.Proxies.Prefixes(), HeaderTimeout: s.RequestTimeout,
 	}); err != nil {
 		return err
 	}
 	if h.adminListener, err = v.openListener(ctx, "admin-listen", listen.Config{
-		Name: "admin", Address: s.AdminListen, TCP: sockets.take("admin"), Limits: adminLimits(s),
+		Name: "admin", Address: s.AdminListen, TCP: sockets["admin"], Limits: adminLimits(s),
 	}); err != nil {
 		return err
 	}

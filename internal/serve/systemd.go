@@ -3,7 +3,6 @@ package serve
 import (
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -12,79 +11,38 @@ import (
 	"plantstore/internal/config"
 )
 
-// sockets are the open listeners of systemd (sd_listen_fds(3)) that no listener of the server has taken, by name.
-type sockets map[string]*net.TCPListener
-
-// openSockets returns the listeners of systemd. A socket that belongs to no listener is a usage error: its clients
-// would wait for ever. Call it once: it closes the descriptors of systemd.
-func openSockets(s *config.Settings, log *slog.Logger) (sockets, error) {
-	passed := sockets{}
+// openSockets returns the listeners of systemd (sd_listen_fds(3)) by name: public and admin. A socket that belongs to no
+// listener is a usage error: its clients would wait for ever. Call it once: it closes the descriptors of systemd.
+func openSockets(s *config.Settings, log *slog.Logger) (map[string]*net.TCPListener, error) {
+	sockets := map[string]*net.TCPListener{}
 	for _, file := range activation.Files(true) {
-		l, err := socketListener(file)
-		if err == nil {
-			err = passed.add(file.Name(), l, s, log)
+		name := file.Name()
+		l, err := net.FileListener(file) // on a copy of the descriptor
+		_ = file.Close()
+		tcp, isTCP := l.(*net.TCPListener)
+		setting, address := "listen", s.Listen
+		if name == "admin" {
+			setting, address = "admin-listen", s.AdminListen
 		}
-		if err != nil {
-			passed.close()
-			return nil, err
+		switch {
+		case name != "public" && name != "admin":
+			return nil, config.Usagef("systemd: a socket has the name %q; set FileDescriptorName=public or admin in its unit",
+				name)
+		case sockets[name] != nil:
+			return nil, config.Usagef("systemd: two sockets have the name %q; use one ListenStream for each name", name)
+		case err != nil:
+			return nil, config.Usagef("systemd: the socket %q does not accept connections; use ListenStream=HOST:PORT: %w",
+				name, err)
+		case !isTCP:
+			return nil, config.Usagef("systemd: the socket %q is not a TCP socket; use ListenStream=HOST:PORT", name)
+		}
+		sockets[name] = tcp
+		if at := tcp.Addr().String(); s.Sources[setting] != "default" && address != at {
+			log.Warn("the socket of systemd replaces a setting; change ListenStream of its unit",
+				"setting", setting, "value", address, "socket", at)
 		}
 	}
-	return passed, nil
-}
-
-// socketListener returns a listener on a copy of a descriptor of systemd, which it closes.
-func socketListener(file *os.File) (*net.TCPListener, error) {
-	defer file.Close()
-	l, err := net.FileListener(file)
-	if err != nil {
-		return nil, config.Usagef("systemd: the socket %q does not accept connections; use ListenStream=HOST:PORT: %w",
-			file.Name(), err)
-	}
-	tcp, ok := l.(*net.TCPListener)
-	if !ok {
-		_ = l.Close()
-		return nil, config.Usagef("systemd: the socket %q is not a TCP socket; use ListenStream=HOST:PORT", file.Name())
-	}
-	return tcp, nil
-}
-
-// add keeps l, or closes it if it returns an error.
-func (s sockets) add(name string, l *net.TCPListener, settings *config.Settings, log *slog.Logger) error {
-	var setting, address string
-	switch name {
-	case "public":
-		setting, address = "listen", settings.Listen
-	case "admin":
-		setting, address = "admin-listen", settings.AdminListen
-	}
-	switch {
-	case setting == "":
-		_ = l.Close()
-		return config.Usagef("systemd: a socket has the name %q; set FileDescriptorName=public or admin in its unit", name)
-	case s[name] != nil:
-		_ = l.Close()
-		return config.Usagef("systemd: two sockets have the name %q; use one ListenStream for each name", name)
-	}
-	s[name] = l
-	if at := l.Addr().String(); settings.Sources[setting] != "default" && address != at {
-		log.Warn("the socket of systemd replaces a setting; change ListenStream of its unit",
-			"setting", setting, "value", address, "socket", at)
-	}
-	return nil
-}
-
-// take returns a listener, which its caller then owns; nil: none.
-func (s sockets) take(name string) *net.TCPListener {
-	l := s[name]
-	delete(s, name)
-	return l
-}
-
-// close closes the listeners that nothing has taken.
-func (s sockets) close() {
-	for _, l := range s {
-		_ = l.Close()
-	}
+	return sockets, nil
 }
 
 // manager reports the state of the server to systemd (sd_notify(3)), if systemd has started it.
