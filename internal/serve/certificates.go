@@ -2,7 +2,6 @@ package serve
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 
 	"plantstore/internal/acme"
@@ -11,12 +10,10 @@ import (
 	"plantstore/internal/listen"
 )
 
-// certificates provides the certificates of the TLS listeners. The zero value has none: the listeners have no TLS.
+// certificates are the certificates of the listeners.
 type certificates struct {
-	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error) // nil: no TLS
-	nextProtos []string                                             // protocols that end with the handshake
-	clientCAs  func() *x509.CertPool                                // nil: no client certificates
-	files      []watchedFiles
+	tls   listen.TLSConfig // without GetCertificate: the listeners have no TLS
+	files []watchedFiles
 }
 
 // watchedFiles are the files of a setting. reload reads them at once.
@@ -31,8 +28,10 @@ func (v *instance) openCertificates() (c certificates, err error) {
 	s := v.Settings
 	switch t := &s.TLS; {
 	case s.ACME.Enabled():
-		c.nextProtos = []string{acme.Protocol}
-		c.get = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) { return v.acme.GetCertificate(hello) }
+		c.tls.NextProtos = []string{acme.Protocol}
+		c.tls.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return v.acme.GetCertificate(hello)
+		}
 	case t.Cert != "":
 		pair, err := certs.OpenPair(certs.PairConfig{
 			CertFile: t.Cert, KeyFile: t.Key, Log: v.log, Metrics: v.metrics,
@@ -41,7 +40,8 @@ func (v *instance) openCertificates() (c certificates, err error) {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
 		v.onClose(pair.Close)
-		c.get, c.files = pair.GetCertificate, append(c.files, watchedFiles{"tls-cert", pair.Reload})
+		c.tls.GetCertificate = pair.GetCertificate
+		c.files = append(c.files, watchedFiles{"tls-cert", pair.Reload})
 	}
 	if s.TLS.ClientCA != "" {
 		authorities, err := certs.OpenAuthorities(s.TLS.ClientCA, v.log)
@@ -49,7 +49,8 @@ func (v *instance) openCertificates() (c certificates, err error) {
 			return c, s.Fault("client-ca", "%w", err)
 		}
 		v.onClose(authorities.Close)
-		c.clientCAs, c.files = authorities.Pool, append(c.files, watchedFiles{"client-ca", authorities.Reload})
+		c.tls.ClientCAs = authorities.Pool
+		c.files = append(c.files, watchedFiles{"client-ca", authorities.Reload})
 	}
 	return c, nil
 }
@@ -62,17 +63,4 @@ func (c certificates) reload(s *config.Settings) (faults error) {
 		}
 	}
 	return faults
-}
-
-// enabled reports whether listeners have TLS.
-func (c certificates) enabled() bool { return c.get != nil }
-
-// tlsConfig returns the TLS of a listener. Only the public listener requires client certificates: the health checks of
-// the admin listener come from machines that have none.
-func (c certificates) tlsConfig(name string) listen.TLSConfig {
-	config := listen.TLSConfig{GetCertificate: c.get, NextProtos: c.nextProtos}
-	if name == "public" {
-		config.ClientCAs = c.clientCAs
-	}
-	return config
 }

@@ -111,24 +111,23 @@ func (v *instance) openListeners(ctx context.Context) error {
 }
 
 // secure adds TLS to the listeners. The admin listener has TLS unless its address is a loopback address, where health
-// checks and scrapes need no certificate.
+// checks and scrapes need no certificate. Only the public listener requires client certificates: health checks come
+// from machines that have none.
 func (h *httpServers) secure(s *config.Settings) error {
-	h.publicTLS = h.certificates.enabled()
+	public := h.certificates.tls
+	admin := public
+	admin.ClientCAs = nil
+	h.publicTLS = public.GetCertificate != nil
 	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
-	for _, l := range []struct {
-		listener      *listen.Listener
-		name, setting string
-		secure        bool
-	}{{h.publicListener, "public", "listen", h.publicTLS}, {h.adminListener, "admin", "admin-listen", h.adminTLS}} {
-		if l.secure {
-			l.listener.UseTLS(h.certificates.tlsConfig(l.name))
-			continue
-		}
-		if err := s.TLS.CheckExposed(s, l.setting, l.listener.Addr()); err != nil {
-			return err
-		}
+	if h.adminTLS {
+		h.adminListener.UseTLS(admin)
 	}
-	return nil
+	if h.publicTLS {
+		h.publicListener.UseTLS(public)
+		return nil
+	}
+	return cmp.Or(s.TLS.CheckExposed(s, "listen", h.publicListener.Addr()),
+		s.TLS.CheckExposed(s, "admin-listen", h.adminListener.Addr()))
 }
 
 // openServers creates the servers of the listeners, with the console and the admin API.
