@@ -142,10 +142,8 @@ func (b *logBuffer) flush() {
 	b.lines, b.unreported = b.spare[:0], 0
 	b.mu.Unlock()
 
-	noticeBytes := 0
 	if dropped > 0 {
-		notice := b.notice(dropped)
-		lines, noticeBytes = append(lines, notice...), len(notice)
+		lines = append(lines, b.notice(dropped)...)
 	}
 	rest := b.write(lines)
 	b.spare = lines[:0]
@@ -153,7 +151,7 @@ func (b *logBuffer) flush() {
 		return
 	}
 	lost := bytes.Count(rest, lineEnd)
-	if noticeBytes > 0 {
+	if dropped > 0 {
 		lost-- // the notice is not a lost line; the next flush writes another
 	}
 	b.mu.Lock()

@@ -133,12 +133,10 @@ func (v *instance) record(changed []string) {
 	if len(changed) == 0 {
 		return
 	}
-	var details []audit.Detail
-	for _, d := range auditDetails(v.Settings, v.Env) {
-		if _, name, _ := strings.Cut(d.Key, "."); slices.Contains(changed, name) {
-			details = append(details, d)
-		}
-	}
+	details := slices.DeleteFunc(auditDetails(v.Settings, v.Env), func(d audit.Detail) bool {
+		_, name, _ := strings.Cut(d.Key, ".")
+		return !slices.Contains(changed, name)
+	})
 	v.audit.Record(v.audit.event(audit.ServerReload, details...))
 }
 
