@@ -1,10 +1,6 @@
 package config
 
-import (
-	"crypto/x509"
-
-	"plantstore/internal/acme"
-)
+import "crypto/x509"
 
 // ACME are the settings of certificates by ACME.
 type ACME struct {
@@ -33,12 +29,6 @@ func (a *ACME) check(s *Settings) error {
 		return s.Fault("acme-domain", "--tls-cert sets the certificate; omit one of them")
 	case a.Email == "":
 		return s.Fault("acme-domain", "the e-mail address is missing; set --acme-email, which agrees to the CA's terms")
-	}
-	if err := acme.CheckEmail(a.Email); err != nil {
-		return s.Fault("acme-email", "%w", err)
-	}
-	if err := acme.CheckDirectory(a.Directory); err != nil {
-		return s.Fault("acme-directory", "%w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/oidc"
 )
 
 // OIDC are the settings of a server for the JWTs of an issuer.
@@ -56,9 +55,6 @@ func parseScopeGrant(item string) (value string, scope auth.Scopes, err error) {
 func (o *OIDC) check(s *Settings) error {
 	if o.Issuer == "" {
 		return s.refuseUnused("it has no effect without an issuer; set oidc-issuer", "oidc-")
-	}
-	if err := oidc.CheckIssuer(o.Issuer); err != nil {
-		return s.Fault("oidc-issuer", "%w", err)
 	}
 	if o.Audience != "" && o.Audience == s.SignIn.ClientID {
 		return s.Fault("oidc-audience", "it is also oidc-client-id, and ID tokens for the console have that audience; "+

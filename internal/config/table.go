@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/acme"
+	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
 )
 
@@ -39,7 +40,7 @@ func (s *Settings) listenerGroups() []Group {
 			{"tls-cert", text(&s.TLS.Cert), "", "PEM `file` with the certificate of the listeners and its chain"},
 			{"tls-key", text(&s.TLS.Key), "", "PEM `file` with the private key of the certificate"},
 			{"acme-domain", list(&s.ACME.Domains, acme.CheckDomain), "", "`domains` for which the server orders certificates"},
-			{"acme-email", text(&s.ACME.Email), "", "`address` for messages of the CA; agrees to its terms of service"},
+			{"acme-email", checked(&s.ACME.Email, optional(acme.CheckEmail)), "", "`address` for the CA; agrees to its terms"},
 			{
 				"backup-dir", checked(&s.Backup.Dir, checkDestination), "",
 				"`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
@@ -60,7 +61,7 @@ func (s *Settings) listenerGroups() []Group {
 		{"TLS", []Setting{
 			{"client-ca", text(&s.TLS.ClientCA), "", "PEM `file` with the issuers of client certificates"},
 			{"insecure-listen", toggle(&s.TLS.InsecureListen), "", "allow addresses without TLS that are not loopback"},
-			{"acme-directory", text(&s.ACME.Directory), acme.LetsEncrypt, "`URL` of the ACME directory of the CA"},
+			{"acme-directory", checked(&s.ACME.Directory, acme.CheckDirectory), acme.LetsEncrypt, "`URL` of the CA's directory"},
 			{"acme-ca", text(&s.ACME.CA), "", "PEM `file` that verifies the TLS certificate of the ACME directory"},
 			{"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "", "`address` for the challenge http-01"},
 		}},
@@ -93,7 +94,7 @@ func (s *Settings) otherGroups() []Group {
 			{"audit-keep", Duration(&s.AuditKeep), "400d", "`time` to keep an entry of the audit log; 0: always"},
 		}},
 		{"OpenID Connect", []Setting{
-			{"oidc-issuer", text(&s.OIDC.Issuer), "", "`URL` of the issuer whose JWTs are accepted; empty: none"},
+			{"oidc-issuer", checked(&s.OIDC.Issuer, optional(oidc.CheckIssuer)), "", "`URL` of the issuer of accepted JWTs"},
 			{"oidc-audience", text(&s.OIDC.Audience), "", "`audience` of the JWTs for this store"},
 			{"oidc-scopes", list(&s.OIDC.Scopes, checkGrant(parseScopeGrant)), "", "`grants` of scopes, as VALUE=SCOPE"},
 			{"oidc-scope-claim", text(&s.OIDC.ScopeClaim), "scope", "`claim` with the values that grant scopes"},
