@@ -38,7 +38,7 @@ func (a *ACME) ReadRoots(s *Settings) error {
 	if a.CA == "" {
 		return nil
 	}
-	text, err := readRegular(a.CA)
+	text, err := ReadRegular(a.CA)
 	if err != nil {
 		return s.Fault("acme-ca", "%w", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// FileBytesMax is the size limit of the settings file.
-const FileBytesMax = 1 << 20
+// fileBytesMax is the size limit of the settings file.
+const fileBytesMax = 1 << 20
 
 // readConfig reads the settings file, which may be a FIFO or a device. Its errors are usage errors, except the error of
 // an interrupt.
@@ -22,15 +22,15 @@ func readConfig(ctx context.Context, path string) (text []byte, err error) {
 	f, err := terminal.OpenInput(ctx, path)
 	if err == nil {
 		defer f.Close()
-		text, err = io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), FileBytesMax+1))
+		text, err = io.ReadAll(io.LimitReader(terminal.InterruptibleReader(ctx, f), fileBytesMax+1))
 	}
 	switch {
 	case errors.Is(err, terminal.ErrInterrupted):
 		return nil, err
 	case err != nil:
 		return nil, Usagef("config: %w", err)
-	case len(text) > FileBytesMax:
-		return nil, Usagef("config: %s is larger than %d bytes; check --config", path, FileBytesMax)
+	case len(text) > fileBytesMax:
+		return nil, Usagef("config: %s is larger than %d bytes; check --config", path, fileBytesMax)
 	}
 	return text, nil
 }

@@ -111,7 +111,7 @@ func (s *Settings) secretOf(env *Environment, variable, setting, file string) (s
 // may be the secret itself.
 func readSecretFile(path string) (string, error) {
 	const bytesMax = 1 << 10
-	text, err := readRegular(path)
+	text, err := ReadRegular(path)
 	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
 		return "", fmt.Errorf("could not open the file: %w; the setting is the name of a file with the secret", cause.Err)
 	}
@@ -127,9 +127,9 @@ func readSecretFile(path string) (string, error) {
 	return string(text), nil
 }
 
-// readRegular reads the first MiB of a regular file. It does not wait for the writer of a FIFO.
-func readRegular(path string) ([]byte, error) {
-	const bytesMax = 1 << 20
+// ReadRegular reads the first MiB of a regular file, or of a symbolic link to one. It does not wait for the writer of a
+// FIFO.
+func ReadRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func readRegular(path string) ([]byte, error) {
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	return io.ReadAll(io.LimitReader(f, bytesMax))
+	return io.ReadAll(io.LimitReader(f, fileBytesMax))
 }
 
 // ClientGrants returns the scopes of people by the value of the claim.

@@ -14,7 +14,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/safefile"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -78,7 +77,7 @@ func (v *instance) look(ctx context.Context) {
 
 // sumOf returns the sum of a regular file.
 func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
-	text, err := safefile.ReadSmall(path, config.FileBytesMax)
+	text, err := config.ReadRegular(path)
 	return sha256.Sum256(text), err == nil
 }
 

@@ -32,7 +32,11 @@ func looker(t *testing.T, file string) (*instance, *bytes.Buffer) {
 // time: an engine can take long to open.
 func TestChangeDuringStart(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "plantstore.yaml")
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "1"), filepath.Join(dir, "plantstore.yaml") // a ConfigMap of Kubernetes has a link
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -42,7 +46,7 @@ func TestChangeDuringStart(t *testing.T) {
 		"log-level: info\n": "", "log-level: x\n": "log-level",
 	} {
 		write("log-level: info\n")
-		r, log := looker(t, file)
+		r, log := looker(t, link)
 		write(next)
 		r.look(t.Context())
 		if log.Len() > 0 {
