@@ -10,14 +10,11 @@ import (
 	"time"
 )
 
-const (
-	pollEvery  = 5 * time.Second
-	settleTime = 2 * time.Second // new contents must stay the same for this time: a program may still be writing them
-)
+const pollEvery = 5 * time.Second
 
 // files is a value that is parsed from files, and parsed again when their contents change. It polls the files, and uses
-// new contents when they are still the same after settleTime. It compares contents and not times, because a rename or a
-// changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
+// new contents when two checks find the same: a program may still be writing them. It compares contents and not times,
+// because a rename or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
 type files[T any] struct {
 	paths   []string
 	parse   func(contents [][]byte) (*T, error)
@@ -29,7 +26,6 @@ type files[T any] struct {
 	served  [sha256.Size]byte // sum of the contents of current
 	seen    finding           // of the last check
 	settled finding           // the last one that two checks in a row had
-	pending bool              // the last check found usable contents for the first time
 
 	cancel  context.CancelFunc
 	watcher sync.WaitGroup
@@ -72,27 +68,16 @@ func (f *files[T]) Reload() error {
 
 // watch checks the files until the context ends.
 func (f *files[T]) watch(ctx context.Context) {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
-			timer.Reset(f.checkOnce())
+		case <-time.After(pollEvery):
+			f.mu.Lock()
+			f.checked(f.check())
+			f.mu.Unlock()
 		}
 	}
-}
-
-// checkOnce checks the files and returns the time until the next check.
-func (f *files[T]) checkOnce() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.checked(f.check())
-	if f.pending {
-		return settleTime
-	}
-	return pollEvery
 }
 
 // load reads the files at once. It returns true if current changed. After an error everything is as it was.
@@ -130,7 +115,7 @@ func (f *files[T]) check() (changed bool, err error) {
 		now.fault = err.Error()
 	}
 	again := now == f.seen
-	f.seen, f.pending = now, usable && !again
+	f.seen = now
 	if !again || now == f.settled {
 		return false, nil
 	}

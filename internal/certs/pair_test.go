@@ -418,7 +418,7 @@ func TestHalfWrittenAuthorities(t *testing.T) {
 		polls(1)
 		f.wantMessages()
 		f.put(file, string(other.PEM)+string(f.authority.PEM))
-		polls(1)
+		polls(2)
 		f.wantMessages("INFO authorities of client certificates loaded")
 		both := f.authority.Pool()
 		both.AppendCertsFromPEM(other.PEM)
