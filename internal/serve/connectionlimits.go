@@ -33,29 +33,27 @@ func connectionLimits(s *config.Settings, log *slog.Logger) listen.Limits {
 		IdleTimeout: idleTimeout,
 		PerAddress:  s.Connections.PerAddress,
 		Unlimited:   loopback(),
-		Proxies:     s.Proxies.Prefixes(),
 		Incomplete:  incompleteMax,
 	}
 }
 
 // adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so strangers cannot
 // end it. The limit of one address leaves connections to the others; programs on this machine have no such limit.
-func adminLimits(s *config.Settings) listen.Limits {
+func adminLimits() listen.Limits {
 	const perAddressMax, adminIncompleteMax = 128, 64 // connections
 	return listen.Limits{
 		Connections: adminConnectionsMax(descriptors()),
 		IdleTimeout: idleTimeout,
 		PerAddress:  perAddressMax,
 		Unlimited:   loopback(),
-		Proxies:     s.Proxies.Prefixes(),
 		Incomplete:  adminIncompleteMax,
 	}
 }
 
 // challengeLimits returns the limits of the challenge listener.
-func challengeLimits(s *config.Settings) listen.Limits {
+func challengeLimits() listen.Limits {
 	const challengesMax, perAddressMax = 256, 64 // connections
-	return listen.Limits{Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.Proxies.Prefixes()}
+	return listen.Limits{Connections: challengesMax, PerAddress: perAddressMax}
 }
 
 func loopback() []netip.Prefix {
@@ -64,7 +62,7 @@ func loopback() []netip.Prefix {
 
 // openListener opens a listener at the address of a setting or, with OtherPorts, at a free port if that is in use.
 func (v *instance) openListener(ctx context.Context, setting string, c listen.Config) (*listen.Listener, error) {
-	c.Log, c.Metrics = v.log, v.metrics
+	c.Log, c.Metrics, c.Limits.Proxies = v.log, v.metrics, v.Settings.Proxies.Prefixes()
 	l, err := listen.Listen(ctx, c)
 	if v.Settings.OtherPorts && errors.Is(err, syscall.EADDRINUSE) {
 		c.Address = "127.0.0.1:0"

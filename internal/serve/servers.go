@@ -76,7 +76,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 		return err
 	}
 	if h.adminListener, err = v.openListener(ctx, "admin-listen", listen.Config{
-		Name: "admin", Address: s.AdminListen, TCP: sockets["admin"], Limits: adminLimits(s),
+		Name: "admin", Address: s.AdminListen, TCP: sockets["admin"], Limits: adminLimits(),
 	}); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	if s.ACME.HTTPListen != "" {
 		if h.challengeListener, err = v.openListener(ctx, "acme-http-listen", listen.Config{
-			Name: "challenge", Address: s.ACME.HTTPListen, Limits: challengeLimits(s),
+			Name: "challenge", Address: s.ACME.HTTPListen, Limits: challengeLimits(),
 		}); err != nil {
 			return err
 		}
