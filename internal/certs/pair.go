@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,17 +129,13 @@ func warnBefore(leaf *x509.Certificate) time.Duration {
 	return min(most, leaf.NotAfter.Sub(leaf.NotBefore)/5)
 }
 
-// namesOf returns the names and addresses of a certificate, or its subject if it has none.
+// namesOf returns the names and addresses of a certificate.
 func namesOf(leaf *x509.Certificate) string {
-	const namesMax = 10
-	names := append([]string{}, leaf.DNSNames...)
+	names := slices.Clone(leaf.DNSNames)
 	for _, ip := range leaf.IPAddresses {
 		names = append(names, ip.String())
 	}
-	if len(names) > namesMax {
-		names = append(names[:namesMax], "…")
-	}
-	return cmp.Or(strings.Join(names, " "), leaf.Subject.String())
+	return strings.Join(names, " ")
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
