@@ -25,17 +25,15 @@ func HideSecrets(message string, given []string) string {
 			}
 		}
 	}
-	if !auth.LooksLikeSecret(message) {
-		return message
-	}
-	words := strings.Fields(message)
-	for i, word := range words {
+	return words.ReplaceAllStringFunc(message, func(word string) string {
 		if auth.LooksLikeSecret(word) && word != "pst_" { // messages of the program have the prefix alone
-			words[i] = "(a token, hidden)"
+			return "(a token, hidden)"
 		}
-	}
-	return strings.Join(words, " ")
+		return word
+	})
 }
+
+var words = regexp.MustCompile(`\S+`)
 
 // withPassword matches the forms in which people write the address of a database.
 var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?(:|%3a)|:.*@.*/|://.*(@|%40)`)
