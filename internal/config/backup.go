@@ -117,9 +117,6 @@ func checkDirectory(dir string) error {
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
-	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
-		err = cause.Err // without the random name, so that a repeated reload has the same error
-	}
 	if err != nil {
 		return fmt.Errorf("cannot create a file in %q: %w; give the server's user write access or change the setting",
 			dir, err)

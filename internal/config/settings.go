@@ -159,8 +159,13 @@ func (s *Settings) Check() error {
 
 // CheckServe returns the usage errors of a server with these settings.
 func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
-	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s), s.Proxies.check(s), s.Rate.check(s),
-		s.OIDC.check(s), s.SignIn.check(s))
+	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s), s.Proxies.check(s),
+		s.OIDC.check(s), s.SignIn.check(s), s.CheckReload(env))
+}
+
+// CheckReload returns the usage errors of the settings that a running server changes. It reads the secrets of webhooks.
+func (s *Settings) CheckReload(env *Environment) error {
+	return errors.Join(s.Rate.check(s), s.Webhook.check(env, s))
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

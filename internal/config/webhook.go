@@ -37,8 +37,8 @@ func hideInURL(text string) string {
 	return shown
 }
 
-// Check returns a usage error for unusable settings. It reads the secrets.
-func (w *Webhook) Check(env *Environment, s *Settings) error {
+// check returns a usage error for unusable settings. It reads the secrets.
+func (w *Webhook) check(env *Environment, s *Settings) error {
 	if len(w.URLs) == 0 {
 		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -112,18 +113,17 @@ func (v *instance) reload(ctx context.Context) {
 // prepare returns the settings that a reload puts in force, after their checks, with the names of those that change and
 // of those that wait for a restart.
 func (v *instance) prepare(ctx context.Context) (next *config.Settings, changed, waiting []string, err error) {
-	if next, err = v.load(ctx); err != nil {
+	loaded, err := v.load(ctx)
+	if err != nil {
 		return nil, nil, nil, err
 	}
-	changed, waiting = v.merge(next)
-	err = errors.Join(next.Check(), next.CheckServe(ctx, v.Env), next.Webhook.Check(v.Env, next))
-	if err != nil {
+	next, changed, waiting = v.merge(loaded)
+	if err := next.CheckReload(v.Env); err != nil {
 		return nil, nil, nil, err
 	}
 	if !next.Webhook.SameSecrets(&v.Settings.Webhook) && !slices.Contains(changed, config.SecretFileSetting) {
 		changed = append(changed, config.SecretFileSetting)
 	}
-	next.SignIn.Secret = v.Settings.SignIn.Secret
 	return next, changed, waiting, nil
 }
 
@@ -146,33 +146,37 @@ func (v *instance) load(ctx context.Context) (*config.Settings, error) {
 			return nil, errors.New("the settings file is not a regular file; restart the server to read it again")
 		}
 	}
-	next := &config.Settings{}
+	loaded := &config.Settings{}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	next.BindServe(flags)
+	loaded.BindServe(flags)
 	for name, value := range v.Flags {
 		if err := flags.Set(name, value); err != nil {
 			return nil, err
 		}
 	}
-	return next, next.Load(ctx, v.Env, flags)
+	return loaded, loaded.Load(ctx, v.Env, flags)
 }
 
-// merge returns the names of the changed settings that the server reloads, and of those that wait for a restart. next
-// receives the values in force of the latter.
-func (v *instance) merge(next *config.Settings) (changed, waiting []string) {
-	old := v.Settings.AllSettings()
-	for i, row := range next.AllSettings() {
+// merge returns the settings in force with the loaded values that the server reloads, the names of those that change,
+// and the names of those that wait for a restart.
+func (v *instance) merge(loaded *config.Settings) (next *config.Settings, changed, waiting []string) {
+	next = new(*v.Settings)
+	next.Sources = maps.Clone(next.Sources)
+	rows := next.AllSettings()
+	for i, row := range loaded.AllSettings() {
+		text := config.TextOf(row.Value)
 		switch {
-		case config.TextOf(row.Value) == config.TextOf(old[i].Value):
+		case text == config.TextOf(rows[i].Value):
 		case row.Reloadable():
 			changed = append(changed, row.Name)
+			_ = rows[i].Value.Set(text) // loaded has accepted it
 		default:
 			waiting = append(waiting, row.Name)
-			_ = row.Value.Set(config.TextOf(old[i].Value)) // an earlier Set has accepted it
-			next.Sources[row.Name] = v.Settings.Sources[row.Name]
+			continue
 		}
+		next.Sources[row.Name] = loaded.Sources[row.Name]
 	}
-	return changed, waiting
+	return next, changed, waiting
 }
 
 // apply puts settings in force. Webhooks come first: only they can fail, and then nothing has changed.

@@ -130,7 +130,7 @@ func (v *instance) check(ctx context.Context) (err error) {
 	if v.tracing, err = trace.FromEnvironment(v.Env.Vars, v.Version); err != nil {
 		return config.Usagef("%w", err)
 	}
-	return cmp.Or(s.Webhook.Check(v.Env, s), s.SignIn.ReadSecret(v.Env, s), s.ACME.ReadRoots(s))
+	return cmp.Or(s.SignIn.ReadSecret(v.Env, s), s.ACME.ReadRoots(s))
 }
 
 // openEngine opens the engine, and warns of an interrupted move.
