@@ -81,8 +81,3 @@ func (w *Webhook) checkURLs() error {
 	}
 	return nil
 }
-
-// SameSecrets reports whether both have the same secrets, whatever their source.
-func (w *Webhook) SameSecrets(other *Webhook) bool {
-	return slices.EqualFunc(w.Secrets, other.Secrets, webhook.Secret.Equal)
-}

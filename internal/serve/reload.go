@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -121,7 +122,8 @@ func (v *instance) prepare(ctx context.Context) (next *config.Settings, changed,
 	if err := next.CheckReload(v.Env); err != nil {
 		return nil, nil, nil, err
 	}
-	if !next.Webhook.SameSecrets(&v.Settings.Webhook) && !slices.Contains(changed, config.SecretFileSetting) {
+	sameSecrets := reflect.DeepEqual(next.Webhook.Secrets, v.Settings.Webhook.Secrets)
+	if !sameSecrets && !slices.Contains(changed, config.SecretFileSetting) {
 		changed = append(changed, config.SecretFileSetting)
 	}
 	return next, changed, waiting, nil

@@ -23,9 +23,6 @@ func (Secret) String() string { return "(secret)" }
 // GoString hides the secret.
 func (Secret) GoString() string { return "(secret)" }
 
-// Equal reports whether two secrets are the same.
-func (s Secret) Equal(other Secret) bool { return hmac.Equal(s.key, other.key) }
-
 const (
 	// SecretPrefix starts the text of a secret.
 	SecretPrefix = "whsec_"
