@@ -19,6 +19,7 @@ const lifetimeMax = auth.JWTLifetimeMax
 
 // rules are the rules for a kind of tokens.
 type rules struct {
+	kind     string // in messages
 	bytesMax int
 	types    []string             // of the header, in lower case; a token may have none
 	check    func(t parsed) error // of the claims that distinguish the kind
@@ -29,23 +30,14 @@ type rules struct {
 // check checks everything but the signature of a token, and returns the identity that it states.
 func (v *Verifier) check(token string, now time.Time, r rules) (*entry, parsed, error) {
 	t, err := parse(token, r.bytesMax)
-	if err == nil {
-		err = checkHeader(t.header, r.types)
-	}
 	if err != nil {
 		return nil, t, err
 	}
 	if t.claims["iss"] != any(v.config.Issuer) {
 		return nil, t, errors.New("iss is another issuer")
 	}
-	if err := r.check(t); err != nil {
-		return nil, t, err
-	}
 	valid, issued, err := readTimes(t.claims)
-	if err == nil {
-		err = valid.check(now)
-	}
-	if err != nil {
+	if err := cmp.Or(checkHeader(t.header, r.types), r.check(t), err, valid.check(now)); err != nil {
 		return nil, t, err
 	}
 	c := auth.Claims{Issuer: v.config.Issuer, IssuedAt: time.Unix(issued, 0).UTC()}

@@ -100,26 +100,33 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait
 	hash := hashOf(token)
 	if e := v.set.Load().verified.get(hash); e != nil {
 		if err := e.valid.check(now); err != nil {
-			return nil, invalid(err)
+			return nil, &auth.Invalid{Reason: "jwt: " + err.Error()}
 		}
 		return e.claims, nil
 	}
-	access := rules{
-		tokenBytesMax, []string{"at+jwt", "jwt"}, v.checkAccessToken, v.config.ScopeClaim, v.config.Scopes,
-	}
-	e, t, err := v.check(token, now, access)
+	e, set, err := v.verify(ctx, token, now, wait, rules{
+		"jwt", tokenBytesMax, []string{"at+jwt", "jwt"}, v.checkAccessToken, v.config.ScopeClaim, v.config.Scopes,
+	})
 	if err != nil {
-		return nil, invalid(err)
-	}
-	set, err := v.checkSignature(ctx, t, wait)
-	if errors.Is(err, ErrNoKeys) {
 		return nil, err
-	}
-	if err != nil {
-		return nil, invalid(err)
 	}
 	set.verified.put(hash, e)
 	return e.claims, nil
+}
+
+// verify returns a token that follows the rules, and the set whose key has verified the signature. The error is
+// ErrNoKeys, or an *auth.Invalid without a part of the token.
+func (v *Verifier) verify(
+	ctx context.Context, token string, now time.Time, wait bool, r rules,
+) (e *entry, set *keySet, err error) {
+	e, t, err := v.check(token, now, r)
+	if err == nil {
+		set, err = v.checkSignature(ctx, t, wait)
+	}
+	if err != nil && !errors.Is(err, ErrNoKeys) {
+		err = &auth.Invalid{Reason: r.kind + ": " + err.Error()}
+	}
+	return e, set, err
 }
 
 // checkSignature returns the set whose key has verified the signature.
@@ -143,10 +150,6 @@ func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*ke
 		}
 	}
 }
-
-// invalid returns the *auth.Invalid for an error of the checks. No error has a part of the
-// token.
-func invalid(err error) error { return &auth.Invalid{Reason: "jwt: " + err.Error()} }
 
 // hashOf returns the SHA-256 of a token. The buffer is on the stack, because most requests
 // need nothing but the hash.

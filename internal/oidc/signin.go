@@ -144,15 +144,9 @@ func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now ti
 	if err != nil {
 		return nil, err
 	}
-	e, t, err := c.verifier.check(token, now, c.idTokenRules(f))
-	if err == nil {
-		_, err = c.verifier.checkSignature(ctx, t, true)
-	}
-	switch {
-	case errors.Is(err, ErrNoKeys):
+	e, _, err := c.verifier.verify(ctx, token, now, true, c.idTokenRules(f))
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, &auth.Invalid{Reason: "id token: " + err.Error()}
 	}
 	return e.claims, nil
 }
@@ -224,7 +218,7 @@ func (c *Client) requestToken(ctx context.Context, m *metadata, code, verifier s
 // type JWT or none.
 func (c *Client) idTokenRules(f Flow) rules {
 	return rules{
-		idTokenBytesMax,
+		"id token", idTokenBytesMax,
 		[]string{"jwt"},
 		func(t parsed) error { return c.checkIDToken(t.claims, f.Nonce) },
 		c.config.Claim, c.config.Grants,
