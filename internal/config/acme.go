@@ -10,7 +10,7 @@ type ACME struct {
 	CA         string
 	HTTPListen string // empty: tls-alpn-01 instead of http-01
 
-	Roots *x509.CertPool // of CA; nil: the system's; set by ReadRoots
+	Roots *x509.CertPool // of CA; nil: the system's; set by readRoots
 }
 
 // Enabled reports whether the server obtains its certificates by ACME.
@@ -33,8 +33,8 @@ func (a *ACME) check(s *Settings) error {
 	return nil
 }
 
-// ReadRoots reads the certificates of --acme-ca, if it is set.
-func (a *ACME) ReadRoots(s *Settings) error {
+// readRoots reads the certificates of --acme-ca, if it is set.
+func (a *ACME) readRoots(s *Settings) error {
 	if a.CA == "" {
 		return nil
 	}

@@ -80,8 +80,8 @@ func (c *SignIn) check(s *Settings) error {
 	return nil
 }
 
-// ReadSecret reads the secret of the client.
-func (c *SignIn) ReadSecret(env *Environment, s *Settings) error {
+// readSecret reads the secret of the client.
+func (c *SignIn) readSecret(env *Environment, s *Settings) error {
 	if c.ClientID == "" {
 		return nil
 	}

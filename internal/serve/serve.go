@@ -2,7 +2,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,16 +120,15 @@ func (v *instance) onClose(f func()) {
 	v.closing = append(v.closing, func() error { f(); return nil })
 }
 
-// check returns the usage errors of the server, and reads the files with secrets and the roots of the CA.
+// check returns the usage errors of the server.
 func (v *instance) check(ctx context.Context) (err error) {
-	s := v.Settings
-	if err := s.CheckServe(ctx, v.Env); err != nil {
+	if err := v.Settings.CheckServe(ctx, v.Env); err != nil {
 		return err
 	}
 	if v.tracing, err = trace.FromEnvironment(v.Env.Vars, v.Version); err != nil {
 		return config.Usagef("%w", err)
 	}
-	return cmp.Or(s.SignIn.ReadSecret(v.Env, s), s.ACME.ReadRoots(s))
+	return nil
 }
 
 // openEngine opens the engine, and warns of an interrupted move.
