@@ -16,39 +16,36 @@ type OIDC struct {
 	NameClaim  string
 }
 
-// grantParser returns the value of a claim and the scopes that it grants.
-type grantParser func(item string) (value string, scopes auth.Scopes, err error)
-
-// checkGrant returns the check of an item.
-func checkGrant(parse grantParser) func(item string) error {
-	return func(item string) error {
-		_, _, err := parse(item)
-		return err
+// parseGrant parses an item of a list of grants: the value of a claim, and the scopes that it grants.
+func parseGrant(item string) (value string, scopes auth.Scopes, ok bool) {
+	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
+	if i < 1 {
+		return "", 0, false
 	}
+	scopes, _ = auth.ParseScopes(item[i+1:]) // none after an error, which no check accepts
+	return item[:i], scopes, true
 }
 
 // grants returns the scopes of items that were checked, by the value of the claim.
-func grants(items []string, parse grantParser) map[string]auth.Scopes {
+func grants(items []string) map[string]auth.Scopes {
 	all := map[string]auth.Scopes{}
 	for _, item := range items {
-		value, scopes, _ := parse(item)
+		value, scopes, _ := parseGrant(item)
 		all[value] |= scopes
 	}
 	return all
 }
 
-// parseScopeGrant parses an item of --oidc-scopes.
-func parseScopeGrant(item string) (value string, scope auth.Scopes, err error) {
-	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
-	if i < 1 || strings.Contains(item[:i], " ") {
-		return "", 0, fmt.Errorf("%q is not a grant; use the form plants.write=plants:create", item)
+func checkScopeGrant(item string) error {
+	value, scope, ok := parseGrant(item)
+	if !ok || strings.Contains(value, " ") {
+		return fmt.Errorf("%q is not a grant; use the form plants.write=plants:create", item)
 	}
-	scope, err = auth.ParseScopes(item[i+1:])
-	if err != nil || scope == 0 || !auth.Grantable.Has(scope) {
-		return "", 0, fmt.Errorf("%q grants no scope; after the equals sign use one of %s", item,
+	if scope == 0 || !auth.Grantable.Has(scope) {
+		return fmt.Errorf("%q grants no scope; after the equals sign use one of %s", item,
 			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	}
-	return item[:i], scope, nil
+	return nil
 }
 
 // check returns a usage error for an incomplete or invalid issuer.
@@ -74,7 +71,7 @@ func (o *OIDC) check(s *Settings) error {
 
 // Grants returns the scopes by the value of the scope claim.
 func (o *OIDC) Grants() map[string]auth.Scopes {
-	granted := grants(o.Scopes, parseScopeGrant)
+	granted := grants(o.Scopes)
 	if len(granted) == 0 {
 		granted[auth.ScopeCreate.String()] = auth.ScopeCreate
 	}

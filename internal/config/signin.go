@@ -38,19 +38,17 @@ func checkRequestedScope(item string) error {
 	return nil
 }
 
-// parseConsoleGrant parses an item of --oidc-console-grants.
-func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error) {
+func checkConsoleGrant(item string) error {
 	const grantable = auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
-	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
-	if i < 1 {
-		return "", 0, fmt.Errorf("%q is not a grant; use the form plant-admins=admin", item)
+	_, scopes, ok := parseGrant(item)
+	if !ok {
+		return fmt.Errorf("%q is not a grant; use the form plant-admins=admin", item)
 	}
-	scopes, err = auth.ParseScopes(item[i+1:])
-	if err != nil || scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 || !grantable.Has(scopes) {
-		return "", 0, fmt.Errorf("%q grants no access to the console; after the equals sign use admin or plants:read, "+
+	if scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 || !grantable.Has(scopes) {
+		return fmt.Errorf("%q grants no access to the console; after the equals sign use admin or plants:read, "+
 			"and plants:create besides one of them", item)
 	}
-	return item[:i], scopes, nil
+	return nil
 }
 
 // check returns a usage error for an incomplete or invalid client of the issuer.
@@ -142,4 +140,4 @@ func ReadRegular(path string) ([]byte, error) {
 }
 
 // ClientGrants returns the scopes of people by the value of the claim.
-func (c *SignIn) ClientGrants() map[string]auth.Scopes { return grants(c.Grants, parseConsoleGrant) }
+func (c *SignIn) ClientGrants() map[string]auth.Scopes { return grants(c.Grants) }

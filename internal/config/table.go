@@ -96,14 +96,14 @@ func (s *Settings) otherGroups() []Group {
 		{"OpenID Connect", []Setting{
 			{"oidc-issuer", checked(&s.OIDC.Issuer, optional(oidc.CheckIssuer)), "", "`URL` of the issuer of accepted JWTs"},
 			{"oidc-audience", text(&s.OIDC.Audience), "", "`audience` of the JWTs for this store"},
-			{"oidc-scopes", list(&s.OIDC.Scopes, checkGrant(parseScopeGrant)), "", "`grants` of scopes, as VALUE=SCOPE"},
+			{"oidc-scopes", list(&s.OIDC.Scopes, checkScopeGrant), "", "`grants` of scopes, as VALUE=SCOPE"},
 			{"oidc-scope-claim", text(&s.OIDC.ScopeClaim), "scope", "`claim` with the values that grant scopes"},
 			{"oidc-name-claim", text(&s.OIDC.NameClaim), "sub", "`claim` with the name of the credential in the log"},
 			{"oidc-client-id", text(&s.SignIn.ClientID), "", "`id` of the console as a client of the issuer; empty: none"},
 			{"oidc-client-secret-file", text(&s.SignIn.SecretFile), "", "`file` with the secret of the client"},
 			{"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "", "`scopes` that the console requests"},
 			{"oidc-console-claim", text(&s.SignIn.Claim), "groups", "`claim` of the ID token that grants access to the console"},
-			{"oidc-console-grants", list(&s.SignIn.Grants, checkGrant(parseConsoleGrant)), "", "`grants`, as VALUE=SCOPES"},
+			{"oidc-console-grants", list(&s.SignIn.Grants, checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES"},
 		}},
 		{"Webhooks", []Setting{
 			{"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "", "`URLs` that receive an event for each new plant"},
