@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ type Authorities struct{ files[x509.CertPool] }
 
 // OpenAuthorities loads the PEM file and watches it until Close.
 func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
-	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	a := &Authorities{files[x509.CertPool]{
 		paths: []string{file},
 		parse: func(contents [][]byte) (*x509.CertPool, error) {

@@ -2,7 +2,6 @@
 package certs
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -15,14 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
-
-// PairConfig configures a Pair. The files are required.
-type PairConfig struct {
-	CertFile string                // PEM: the certificate, then the intermediate certificates
-	KeyFile  string                // PEM: the private key of the certificate
-	Log      *slog.Logger          // nil: none
-	Metrics  prometheus.Registerer // nil: no metrics
-}
 
 // Pair is a certificate with its private key. New contents of its files replace it if they are usable: new handshakes
 // use the new pair, and open connections continue.
@@ -37,11 +28,12 @@ type Pair struct {
 	expired  bool      // the last line was about an expired certificate
 }
 
-// OpenPair loads the pair and watches its files until Close. An expired certificate is not an error then, only a line
-// in the log: a server with an expired certificate is easier to repair than one that does not run.
-func OpenPair(c PairConfig) (*Pair, error) {
-	p := &Pair{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), metrics: newPairMetrics(c.Metrics)}
-	p.files.paths, p.files.parse, p.files.checked = []string{c.CertFile, c.KeyFile}, p.parsePair, p.report
+// OpenPair loads the pair and watches its PEM files until Close: the certificate, followed by the intermediate
+// certificates, and its private key. An expired certificate is not an error then, only a line in the log: a server with
+// an expired certificate is easier to repair than one that does not run.
+func OpenPair(cert, key string, log *slog.Logger, metrics prometheus.Registerer) (*Pair, error) {
+	p := &Pair{log: log, metrics: newPairMetrics(metrics)}
+	p.files.paths, p.files.parse, p.files.checked = []string{cert, key}, p.parsePair, p.report
 	p.mu.Lock() // the watcher reports too
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {

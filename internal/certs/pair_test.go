@@ -83,9 +83,7 @@ func (f *fixture) put(file, content string) {
 }
 
 func (f *fixture) open() (*certs.Pair, error) {
-	return certs.OpenPair(certs.PairConfig{
-		CertFile: f.cert, KeyFile: f.key, Log: slog.New(slog.NewJSONHandler(&f.log, nil)), Metrics: f.metrics,
-	})
+	return certs.OpenPair(f.cert, f.key, slog.New(slog.NewJSONHandler(&f.log, nil)), f.metrics)
 }
 
 // mustOpen opens the pair in a bubble of synctest, which requires that the test closes it.

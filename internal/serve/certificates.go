@@ -33,9 +33,7 @@ func (v *instance) openCertificates() (c certificates, err error) {
 			return v.acme.GetCertificate(hello)
 		}
 	case t.Cert != "":
-		pair, err := certs.OpenPair(certs.PairConfig{
-			CertFile: t.Cert, KeyFile: t.Key, Log: v.log, Metrics: v.metrics,
-		})
+		pair, err := certs.OpenPair(t.Cert, t.Key, v.log, v.metrics)
 		if err != nil {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
