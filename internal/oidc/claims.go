@@ -52,7 +52,7 @@ func (v *Verifier) check(token string, now time.Time, r rules) (*entry, parsed, 
 	if c.Scopes, err = grants(t.claims, r.claim, r.grants); err != nil {
 		return nil, t, err
 	}
-	c.Name, err = identifier(t.claims, cmp.Or(v.config.NameClaim, "sub"))
+	c.Name, err = identifier(t.claims, v.config.NameClaim)
 	return &entry{auth.NewClaims(c), valid}, t, err
 }
 

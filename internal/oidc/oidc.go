@@ -67,9 +67,8 @@ func New(c Config) *Verifier { return newVerifier(c, nil) }
 
 func newVerifier(c Config, transport http.RoundTripper) *Verifier {
 	c.ScopeClaim = cmp.Or(c.ScopeClaim, "scope")
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.NameClaim = cmp.Or(c.NameClaim, "sub")
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	v := &Verifier{config: c, client: newClient(transport)}
 	v.set.Store(newKeySet())
 	v.measure(c.Metrics)
