@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -60,14 +59,7 @@ removes it from the server.`,
 					return p.backupServer(ctx, r, args[0], o)
 				})
 			}
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			db, err := p.settings.DB.File()
-			if err != nil {
-				return err
-			}
-			return p.backup(cmd.Context(), db, args[0], o)
+			return p.withSettings(cmd, func(ctx context.Context) error { return p.backup(ctx, args[0], o) })
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
@@ -119,27 +111,21 @@ func (p *program) checkBackup(to string, o *backupOptions) error {
 	return nil
 }
 
-// backup backs up the store at db, and records that in the audit log.
-func (p *program) backup(ctx context.Context, db, to string, o *backupOptions) error {
-	object, err := p.object(to)
-	name := to
-	switch {
-	case err != nil:
+// backup backs up the store, and records that in the audit log.
+func (p *program) backup(ctx context.Context, to string, o *backupOptions) error {
+	db, err := p.settings.DB.File()
+	if err != nil {
 		return err
-	case to == terminal.StreamName:
-		name = "standard output"
-	case object == nil:
-		if name, err = config.FilePath(to); err != nil {
-			return err
-		}
+	}
+	object, err := p.object(to)
+	if err != nil {
+		return err
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
+	name := to
 	var m backupfile.Manifest
 	switch {
-	case to == terminal.StreamName:
-		out := terminal.InterruptibleWriter(ctx, p.Stdout)
-		m, err = backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
 	case object != nil:
 		m, err = object.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
 			return func(done, all int64) { // the copy is a quarter of the work
@@ -150,17 +136,18 @@ func (p *program) backup(ctx context.Context, db, to string, o *backupOptions) e
 				}
 			}
 		})
+	case to == terminal.StreamName:
+		name = "standard output"
+		out := terminal.InterruptibleWriter(ctx, p.Stdout)
+		m, err = backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
 	default:
-		m, err = backupfile.Backup(ctx, db, name, progress.Part)
+		m, err = backupfile.Backup(ctx, db, to, progress.Part)
 	}
 	progress.End()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(to, m), resultDetail(err))...)
 	}
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, terminal.ErrInterrupted):
-		return terminal.ErrInterrupted
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("backup to %s: %w", name, err)
 	}
 	return p.reportBackup(to, m, o)
@@ -185,10 +172,11 @@ func (p *program) reportBackup(to string, m backupfile.Manifest, o *backupOption
 	return nil
 }
 
-// object returns the backup in a bucket that an argument names, nil if the argument is a path.
+// object returns the backup in a bucket that an argument names; nil for a path and for a stream.
 func (p *program) object(argument string) (*backup.Object, error) {
 	if !backup.IsBucket(argument) {
-		return nil, nil //nolint:nilnil // the argument is a path
+		_, err := config.FilePath(argument)
+		return nil, err
 	}
 	at, err := s3.ParseLocation(argument)
 	if err != nil {

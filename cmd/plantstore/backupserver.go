@@ -30,9 +30,6 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 	}
 	if err := p.receive(ctx, r, job, to, o); err != nil {
 		fmt.Fprintf(p.Stderr, "the server keeps the backup %s\n", terminal.Printable(job.Backup))
-		if ctx.Err() != nil {
-			return terminal.ErrInterrupted
-		}
 		return err
 	}
 	if err := r.DeleteBackup(ctx, job.Backup); err != nil {
@@ -48,7 +45,6 @@ func (p *program) makeOn(ctx context.Context, r *remote.Server) (admin.BackupJob
 	job, err := r.MakeBackup(ctx, func(done, all int64) { progress.Part(done, 2*max(1, all)) }) // half of the work
 	if errors.Is(err, context.Canceled) && job.Backup != "" {
 		fmt.Fprintf(p.Stderr, "the server continues the backup %s\n", terminal.Printable(job.Backup))
-		return job, terminal.ErrInterrupted
 	}
 	return job, err
 }

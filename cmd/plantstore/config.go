@@ -41,10 +41,9 @@ wait for a restart of it.`,
 					return p.printSettings(list)
 				})
 			}
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			return p.printSettings(serve.ListSettings(&p.settings))
+			return p.withSettings(cmd, func(context.Context) error {
+				return p.printSettings(serve.ListSettings(&p.settings))
+			})
 		},
 	}
 	p.bindServe(cmd)

@@ -143,11 +143,8 @@ func (p *program) exportTo(ctx context.Context, o operations, w io.Writer, facts
 	if err == nil {
 		err = out.Close()
 	}
-	if err != nil && ctx.Err() != nil {
-		err = terminal.ErrInterrupted
-	}
 	facts.EmptyTagsLost = out.EmptyTagsLost()
-	return err
+	return interruption(ctx, err)
 }
 
 // writePlants writes all records to out, which writes to w. It shows its progress unless w is a terminal.

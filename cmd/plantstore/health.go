@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"plantstore/internal/terminal"
 )
 
 // healthTimeMax is the time for a health check. The server needs up to 1.5 s to find that a database does not respond.
@@ -32,22 +30,7 @@ Give the command the settings of the server: the same variables, the same file o
   plantstore health --admin-listen 127.0.0.1:9081
   plantstore health --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)
-			defer cancel()
-			err := p.checkReady(ctx)
-			switch {
-			case cmd.Context().Err() != nil:
-				return terminal.ErrInterrupted
-			case err != nil:
-				return err
-			}
-			_, err = fmt.Fprintln(p.Stdout, "ready")
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.withSettings(cmd, p.checkReady) },
 	}
 	p.bindServe(cmd)
 	hideAllBut(cmd.Flags(), "config", "admin-listen", "tls-cert", "tls-key", "acme-domain", "acme-email")
@@ -57,6 +40,8 @@ Give the command the settings of the server: the same variables, the same file o
 // checkReady requests a readiness check, and returns an error unless the response is 200.
 func (p *program) checkReady(ctx context.Context) error {
 	const responseBytesMax = 1 << 10
+	ctx, cancel := context.WithTimeout(ctx, healthTimeMax)
+	defer cancel()
 	at, err := p.settings.ReadyURL(ctx)
 	if err != nil {
 		return err
@@ -77,7 +62,8 @@ func (p *program) checkReady(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusOK {
-		return nil
+		_, err = fmt.Fprintln(p.Stdout, "ready")
+		return err
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
 	if err != nil {

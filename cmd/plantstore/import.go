@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,23 +49,22 @@ the rows that skip counts.`,
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
-			if err := job.open(cmd.Context(), args[0], format); err != nil {
-				return err
-			}
-			defer job.close()
-			db := p.settings.DB.Path
-			if err := job.checkRejects(db); err != nil {
-				return err
-			}
-			if db != "" {
-				job.sortDir = filepath.Dir(db)
-			}
-			serve.TuneImport(p.env)
-			return p.withStore(cmd, creating(create), job.run)
+			return p.withSettings(cmd, func(ctx context.Context) error {
+				job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
+				if err := job.open(ctx, args[0], format); err != nil {
+					return err
+				}
+				defer job.close()
+				db := p.settings.DB.Path
+				if err := job.checkRejects(db); err != nil {
+					return err
+				}
+				if db != "" {
+					job.sortDir = filepath.Dir(db)
+				}
+				serve.TuneImport(p.env)
+				return p.onStore(cmd, creating(create), job.run)
+			})
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -200,22 +200,22 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 		return err
 	}
 	j.progress.Rows(0)
-	err := j.store(ctx, engine)
+	stored := j.store(ctx, engine)
 	j.progress.End()
 	j.reportRest()
-	err = errors.Join(err, j.publishRejects())
+	outputErr := j.publishRejects()
 	c := j.counts
-	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
+	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(errors.Join(stored, outputErr)),
 		countDetail("created", c.Created), countDetail("existing", c.Existing),
 		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
-	err = errors.Join(err, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
+	outputErr = errors.Join(outputErr, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
 		c.Created, c.Existing, c.Conflicting, c.Invalid))
 	switch {
-	case errors.Is(err, terminal.ErrInterrupted):
+	case errors.Is(stored, terminal.ErrInterrupted):
 		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
-		return err
-	case err != nil:
-		return err
+		return cmp.Or(outputErr, stored)
+	case stored != nil || outputErr != nil:
+		return errors.Join(stored, outputErr)
 	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != importer.Skip:
 		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}
@@ -241,13 +241,10 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 		Rejected: j.rejected, KeepRaw: j.rejects != nil,
 		Progress: j.show,
 	})
-	switch {
-	case err != nil && errors.Is(err, context.Cause(ctx)):
-		return terminal.ErrInterrupted
-	case errors.Is(err, importer.ErrConflict):
+	if errors.Is(err, importer.ErrConflict) {
 		return fmt.Errorf("%w; see --on-conflict", err)
 	}
-	return err
+	return interruption(ctx, err)
 }
 
 // sortMemory returns the bytes of a run of sorted rows for a memory limit of the Go runtime. An import has two runs in

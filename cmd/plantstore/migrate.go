@@ -30,12 +30,7 @@ With --json it prints one JSON object: {"db":"plantstore.db","from":1,"to":2}`,
 		Example: `  plantstore migrate
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			return p.migrate(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.withSettings(cmd, p.migrate) },
 	}
 	p.settings.BindStore(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print a JSON object")
@@ -52,12 +47,10 @@ type migration struct {
 func (p *program) migrate(ctx context.Context) (err error) {
 	m := migration{DB: p.settings.DB.String()}
 	m.From, m.To, err = p.migrateStore(ctx)
-	var usage *config.UsageError
+	_, usage := errors.AsType[*config.UsageError](err)
 	switch {
-	case errors.As(err, &usage):
+	case usage:
 		return err
-	case errors.Is(err, context.Canceled):
-		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("migrate: %w", err)
 	case m.From == m.To:

@@ -110,7 +110,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreA
 	switch {
 	case errors.Is(err, move.ErrNotReopened):
 		return fmt.Errorf("move: %w", err)
-	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.Is(interruption(ctx, err), terminal.ErrInterrupted):
 		fmt.Fprintln(p.Stderr, "interrupted: the old store is served as before; run the same command again to continue")
 		return terminal.ErrInterrupted
 	case err != nil:
@@ -152,8 +152,5 @@ func (p *program) openNamed(
 	ctx context.Context, flag string, address config.StoreAddress, o serve.EngineOptions,
 ) (serve.Engine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
-	if err != nil && errors.Is(err, context.Canceled) {
-		err = terminal.ErrInterrupted
-	}
-	return engine, err
+	return engine, interruption(ctx, err)
 }

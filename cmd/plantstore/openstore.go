@@ -35,21 +35,39 @@ func (p *program) commandLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// load loads the settings of a command that works on the store itself.
-func (p *program) load(cmd *cobra.Command) error {
-	if err := p.server.CheckUnused(cmd.Flags()); err != nil {
-		return err
+// withSettings loads the settings of a command and runs do. After an interruption it returns terminal.ErrInterrupted.
+func (p *program) withSettings(cmd *cobra.Command, do func(context.Context) error) error {
+	ctx := cmd.Context()
+	err := p.server.Check(cmd.Flags())
+	if err == nil {
+		err = p.settings.Load(ctx, p.env, cmd.Flags())
 	}
-	return p.settings.Load(cmd.Context(), p.env, cmd.Flags())
+	if err == nil {
+		err = do(ctx)
+	}
+	return interruption(ctx, err)
+}
+
+// interruption returns terminal.ErrInterrupted for the error of a call that a signal ended, and any other error as it
+// is.
+func interruption(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, terminal.ErrInterrupted)) {
+		return terminal.ErrInterrupted
+	}
+	return err
 }
 
 // withStore runs do on the store that the settings name, and closes the store.
 func (p *program) withStore(
 	cmd *cobra.Command, o serve.EngineOptions, do func(context.Context, serve.Engine) error,
+) error {
+	return p.withSettings(cmd, func(ctx context.Context) error { return p.onStore(cmd, o, do) })
+}
+
+// onStore is withStore for settings that are loaded.
+func (p *program) onStore(
+	cmd *cobra.Command, o serve.EngineOptions, do func(context.Context, serve.Engine) error,
 ) (err error) {
-	if err := p.load(cmd); err != nil {
-		return err
-	}
 	ctx := cmd.Context()
 	engine, err := p.openCommand(ctx, &p.settings, o)
 	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
@@ -59,8 +77,8 @@ func (p *program) withStore(
 		defer func() { err = errors.Join(err, engine.Close()) }()
 		err = do(ctx, engine)
 	}
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
-		return terminal.ErrInterrupted // while it opened the store or waited for the write ticket
+	if ctx.Err() != nil && errors.Is(err, store.ErrBusy) {
+		return terminal.ErrInterrupted // while it waited for the write ticket
 	}
 	return err
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -17,7 +14,6 @@ import (
 	"plantstore/internal/remote"
 	"plantstore/internal/serve"
 	"plantstore/internal/store"
-	"plantstore/internal/terminal"
 )
 
 // operations are the operations of the commands that work on a store or, with --server, on a running server.
@@ -63,44 +59,21 @@ func (p *program) operate(
 
 // withServer runs do on the server of the flags.
 func (p *program) withServer(cmd *cobra.Command, do func(context.Context, *remote.Server) error) error {
-	ctx := cmd.Context()
-	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), p.server.Check()); err != nil {
-		return err
-	}
-	if err := p.settings.Load(ctx, p.env, cmd.Flags()); err != nil { // may wait for the file
-		return err
-	}
-	token := p.env.Vars[config.TokenVariable]
-	if p.server.Token != "" {
-		var err error
-		if token, err = p.readToken(ctx, p.server.Token); err != nil {
-			return fmt.Errorf("server-token: %w", err)
+	return p.withSettings(cmd, func(ctx context.Context) error {
+		token := p.env.Vars[config.TokenVariable]
+		if p.server.Token != "" {
+			var err error
+			if token, err = p.readToken(ctx, p.server.Token); err != nil {
+				return fmt.Errorf("server-token: %w", err)
+			}
 		}
-	}
-	r, err := remote.New(&p.server, token)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	err = do(ctx, r)
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return terminal.ErrInterrupted
-	}
-	return err
-}
-
-// checkOnlyRemote returns a usage error for a flag of a command that works on a store itself.
-func checkOnlyRemote(flags *pflag.FlagSet) (err error) {
-	refused := map[string]bool{createFlag: true}
-	for _, row := range new(config.Settings).AllSettings() {
-		refused[row.Name] = row.Name != "config" && row.Name != "oidc-issuer"
-	}
-	flags.Visit(func(f *pflag.Flag) {
-		if refused[f.Name] {
-			err = config.Usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
+		r, err := remote.New(&p.server, token)
+		if err != nil {
+			return err
 		}
+		defer r.Close()
+		return do(ctx, r)
 	})
-	return err
 }
 
 // pages returns the elements of all pages of a list. read returns the page of a cursor, and the cursor of the next one.

@@ -36,17 +36,14 @@ backup is complete and undamaged.`,
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			db, err := p.settings.DB.File()
-			if err != nil {
-				return err
-			}
-			if o.manifest != "" && args[0] != terminal.StreamName {
+			_, isTerminal := terminal.IsTerminal(p.Stdin)
+			switch {
+			case o.manifest != "" && args[0] != terminal.StreamName:
 				return errManifestFlag
+			case isTerminal && args[0] == terminal.StreamName:
+				return config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
 			}
-			return p.restore(cmd.Context(), args[0], db, o)
+			return p.withSettings(cmd, func(ctx context.Context) error { return p.restore(ctx, args[0], o) })
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -64,42 +61,36 @@ type restoreFacts struct {
 	backupfile.Manifest
 }
 
-func (p *program) restore(ctx context.Context, from, db string, o *backupOptions) (err error) {
-	progress := p.NewProgress(0)
-	var m backupfile.Manifest
-	name := "standard input"
-	object, err := p.object(from)
-	switch {
-	case err != nil:
+func (p *program) restore(ctx context.Context, from string, o *backupOptions) error {
+	db, err := p.settings.DB.File()
+	if err != nil {
 		return err
+	}
+	object, err := p.object(from)
+	if err != nil {
+		return err
+	}
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	name := from
+	var m backupfile.Manifest
+	switch {
 	case object != nil:
-		name = object.String()
-		progress.Part(0, 1)
 		m, err = restoreObject(ctx, object, db, o, progress)
 	case from == terminal.StreamName:
+		name = "standard input"
 		m, err = p.restoreStream(ctx, db, o, progress)
 	default:
-		if name, err = config.FilePath(from); err != nil {
-			return err
-		}
-		progress.Part(0, 1)
-		m, err = backupfile.Restore(ctx, name, db, o.force, progress.Part)
+		m, err = backupfile.Restore(ctx, from, db, o.force, progress.Part)
 	}
 	progress.End()
-	if err == nil {
-		p.auditClosed(ctx, audit.StoreRestore, backupDetails(from, m)...)
-	}
-	var usage *config.UsageError
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, terminal.ErrInterrupted):
-		return terminal.ErrInterrupted
-	case errors.As(err, &usage):
-		return err
 	case errors.Is(err, backupfile.ErrExists):
 		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
 	}
+	p.auditClosed(ctx, audit.StoreRestore, backupDetails(from, m)...)
 	facts := restoreFacts{db, !m.MadeAt.IsZero(), m}
 	if !facts.Compared {
 		return p.result(facts, "%s has %d plants, up to commit %d; not compared with a manifest\n",
@@ -125,12 +116,10 @@ func restoreObject(
 	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part)
 }
 
+// restoreStream restores the store from a backup on standard input.
 func (p *program) restoreStream(
 	ctx context.Context, db string, o *backupOptions, progress *terminal.Progress,
 ) (backupfile.Manifest, error) {
-	if _, terminal := terminal.IsTerminal(p.Stdin); terminal {
-		return backupfile.Manifest{}, config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
-	}
 	var m *backupfile.Manifest
 	if o.manifest != "" {
 		read, err := backupfile.ReadManifest(o.manifest)
@@ -139,6 +128,5 @@ func (p *program) restoreStream(
 		}
 		m = &read
 	}
-	progress.Part(0, 1)
 	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part)
 }

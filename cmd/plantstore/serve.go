@@ -34,7 +34,7 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
 			hangups := p.reloadSignals()
 			defer signal.Stop(hangups)
-			switch err := p.load(cmd); {
+			switch err := p.settings.Load(cmd.Context(), p.env, cmd.Flags()); {
 			case errors.Is(err, terminal.ErrInterrupted):
 				return nil // like any stop before the server is ready
 			case err != nil:

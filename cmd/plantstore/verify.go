@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
-	"plantstore/internal/config"
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
@@ -32,44 +31,23 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.load(cmd); err != nil {
-				return err
-			}
-			if len(args) > 0 && backup.IsBucket(args[0]) {
-				return p.verifyObject(cmd.Context(), args[0])
-			}
-			path, err := p.settings.DB.File()
-			verify := backupfile.Verify
-			if len(args) > 0 {
-				path, err = config.FilePath(args[0])
-				verify = backupfile.VerifyFile
-			}
-			if err != nil {
-				return err
-			}
-			progress := p.NewProgress(-1)
-			v, err := verify(cmd.Context(), path, func(plants, _ int64) { progress.Plants(plants, -1) })
-			progress.End()
-			if cmd.Context().Err() != nil {
-				return terminal.ErrInterrupted
-			}
-			if err != nil {
-				return err
-			}
-			compared := ""
-			switch {
-			case v.Manifest:
-				compared = "; it matches its manifest"
-			case len(args) > 0:
-				compared = "; not compared with a manifest"
-			}
-			n := len(v.Faults) + v.More
-			facts := verifyFacts{
-				path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, append([]string{}, v.Faults...),
-			}
-			return p.reportVerification(path, n, v.Faults, facts,
-				fmt.Sprintf("%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
-					terminal.Printable(path), v.Plants, v.Tokens, v.Commits, compared))
+			return p.withSettings(cmd, func(ctx context.Context) error {
+				if len(args) == 0 {
+					path, err := p.settings.DB.File()
+					if err != nil {
+						return err
+					}
+					return p.verify(ctx, path, backupfile.Verify, "")
+				}
+				object, err := p.object(args[0])
+				switch {
+				case err != nil:
+					return err
+				case object != nil:
+					return p.verifyObject(ctx, object)
+				}
+				return p.verify(ctx, args[0], backupfile.VerifyFile, "; not compared with a manifest")
+			})
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -79,65 +57,84 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 	return cmd
 }
 
-// verifyFacts is the output of verify --json.
-type verifyFacts struct {
+// verdict is the common part of the output of verify --json.
+type verdict struct {
 	File       string   `json:"file"`
 	Whole      bool     `json:"whole"`
 	Compared   bool     `json:"manifest_compared"`
-	Store      string   `json:"store,omitempty"`
-	Commits    int64    `json:"commits"`
-	Plants     int64    `json:"plants"`
-	Tokens     int64    `json:"tokens"`
 	FaultCount int      `json:"fault_count"`
 	Faults     []string `json:"faults"` // the first ones
 }
 
-// verifyObject compares a backup in a bucket with its manifest.
-func (p *program) verifyObject(ctx context.Context, address string) error {
-	object, err := p.object(address)
+// newVerdict returns the verdict on a file with the first faults and the number of the others.
+func newVerdict(path string, compared bool, faults []string, more int) verdict {
+	n := len(faults) + more
+	return verdict{path, n == 0, compared, n, append([]string{}, faults...)}
+}
+
+// verifyFacts is the output of verify --json.
+type verifyFacts struct {
+	verdict
+	Store   string `json:"store,omitempty"`
+	Commits int64  `json:"commits"`
+	Plants  int64  `json:"plants"`
+	Tokens  int64  `json:"tokens"`
+}
+
+// verify checks a file by a function of package backupfile. compared is a note for a file without a manifest.
+func (p *program) verify(
+	ctx context.Context, path string,
+	check func(context.Context, string, backupfile.Progress) (backupfile.Verification, error), compared string,
+) error {
+	progress := p.NewProgress(-1)
+	v, err := check(ctx, path, func(plants, _ int64) { progress.Plants(plants, -1) })
+	progress.End()
 	if err != nil {
 		return err
 	}
-	progress := p.NewProgress(0)
-	progress.Part(0, 1)
-	m, faults, err := object.Verify(ctx, progress.Part)
-	progress.End()
-	switch {
-	case ctx.Err() != nil:
-		return terminal.ErrInterrupted
-	case err != nil:
-		return fmt.Errorf("verify: %w", err)
+	if v.Manifest {
+		compared = "; it matches its manifest"
 	}
-	n, path := len(faults), object.String()
-	facts := verifyObjectFacts{path, n == 0, true, n, append([]string{}, faults...), m}
-	return p.reportVerification(path, n, faults, facts,
-		fmt.Sprintf("%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
-			terminal.Printable(path), m.Plants, m.Commits, m.Bytes))
+	facts := verifyFacts{newVerdict(path, v.Manifest, v.Faults, v.More), v.Store, v.Commits, v.Plants, v.Tokens}
+	return p.reportVerification(facts.verdict, facts,
+		fmt.Sprintf("%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
+			terminal.Printable(path), v.Plants, v.Tokens, v.Commits, compared))
 }
 
 // verifyObjectFacts is the output of verify --json for a backup in a bucket.
 type verifyObjectFacts struct {
-	File       string   `json:"file"`
-	Whole      bool     `json:"whole"`
-	Compared   bool     `json:"manifest_compared"`
-	FaultCount int      `json:"fault_count"`
-	Faults     []string `json:"faults"`
+	verdict
 	backupfile.Manifest
 }
 
-// reportVerification prints facts with --json, else the first of n faults of a file or, without a fault, a text. The
-// error is that the file has faults.
-func (p *program) reportVerification(path string, n int, faults []string, facts any, undamaged string) error {
+// verifyObject compares a backup in a bucket with its manifest.
+func (p *program) verifyObject(ctx context.Context, object *backup.Object) error {
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	m, faults, err := object.Verify(ctx, progress.Part)
+	progress.End()
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	facts := verifyObjectFacts{newVerdict(object.String(), true, faults, 0), m}
+	return p.reportVerification(facts.verdict, facts,
+		fmt.Sprintf("%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
+			terminal.Printable(facts.File), m.Plants, m.Commits, m.Bytes))
+}
+
+// reportVerification prints facts with --json, else the first faults of a file or, without a fault, a text. The error
+// is that the file has faults.
+func (p *program) reportVerification(v verdict, facts any, undamaged string) error {
 	text := ""
-	for _, fault := range faults {
+	for _, fault := range v.Faults {
 		text += terminal.Printable(fault) + "\n"
 	}
 	err := p.result(facts, "%s", cmp.Or(text, undamaged))
 	switch {
-	case err != nil || n == 0:
+	case err != nil || v.Whole:
 		return err
-	case n == 1:
-		return fmt.Errorf("%s is damaged: 1 fault", path)
+	case v.FaultCount == 1:
+		return fmt.Errorf("%s is damaged: 1 fault", v.File)
 	}
-	return fmt.Errorf("%s is damaged: %d faults", path, n)
+	return fmt.Errorf("%s is damaged: %d faults", v.File, v.FaultCount)
 }

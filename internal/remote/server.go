@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,22 +41,26 @@ func (f *Flags) Bind(flags *pflag.FlagSet) {
 		"read the token for the server from this `file`; default: PLANTSTORE_TOKEN")
 }
 
-// CheckUnused returns a usage error if the other flags are set without --server.
-func (f *Flags) CheckUnused(flags *pflag.FlagSet) error {
-	for _, name := range []string{"server-ca", "server-token"} {
-		if flags.Changed(name) {
-			return config.Usagef("%s: it needs --server", name)
+// Check returns a usage error for flags that contradict each other, or a URL that is not the address of an admin
+// listener.
+func (f *Flags) Check(flags *pflag.FlagSet) (err error) {
+	local := []string{"create"}
+	for _, row := range new(config.Settings).AllSettings() {
+		local = append(local, row.Name)
+	}
+	flags.Visit(func(given *pflag.Flag) {
+		switch name := given.Name; {
+		case f.URL == "" && name == "server":
+			err = config.Usagef("server: the URL is empty; use the form https://plants.example:8081")
+		case f.URL == "" && (name == "server-ca" || name == "server-token"):
+			err = config.Usagef("%s: it needs --server", name)
+		case f.URL != "" && name != "config" && name != "oidc-issuer" && slices.Contains(local, name):
+			err = config.Usagef("%s: it has no effect with --server, which has settings of its own; omit it", name)
 		}
+	})
+	if err == nil && f.URL != "" {
+		_, err = f.base()
 	}
-	if flags.Changed("server") {
-		return config.Usagef("server: the URL is empty; use the form https://plants.example:8081")
-	}
-	return nil
-}
-
-// Check returns a usage error for a URL that is not the address of an admin listener.
-func (f *Flags) Check() error {
-	_, err := f.base()
 	return err
 }
 
