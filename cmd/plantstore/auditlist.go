@@ -1,14 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,6 @@ import (
 func newAuditList(p *program) *cobra.Command {
 	var since time.Time
 	var actor string
-	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the entries of the audit log, the newest last",
@@ -36,18 +36,12 @@ the operating system, or the user who ran sudo.`,
   plantstore audit list --actor alice --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			const tableMax = 100_000 // a table is in memory until the widths of its columns are known
-			switch {
-			case limit < 1:
-				return config.Usagef("limit: %d is out of range; use at least 1", limit)
-			case limit > tableMax && !p.asJSON:
-				return config.Usagef("limit: %d is out of range; a table has at most %d entries; use --json for more",
-					limit, tableMax)
-			case p.asJSON && !cmd.Flags().Changed("limit"):
-				limit = 0
+			limit, err := p.listLimit(cmd.Flags(), "entries")
+			if err != nil {
+				return err
 			}
 			q := admin.AuditQuery{
-				Oldest: limit == 0, Since: since, Actor: actor, Limit: min(cmp.Or(limit, admin.PageMax), admin.PageMax),
+				Oldest: limit == math.MaxInt, Since: since, Actor: actor, Limit: min(limit, admin.PageMax),
 			}
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				return p.listAudit(ctx, o, q, limit)
@@ -60,15 +54,14 @@ the operating system, or the user who ran sudo.`,
 		return err
 	})
 	cmd.Flags().StringVar(&actor, "actor", "", "print only entries of this `actor`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
+	bindLimit(cmd.Flags(), "entries")
 	p.bindJSON(cmd.Flags(), "print one JSON object per entry and line")
 	return cmd
 }
 
-// listAudit prints the entries of a query that are not damaged, the newest one last, and reports the others. limit is
-// the largest number of entries; 0: all, as JSON.
+// listAudit prints up to limit entries of a query that are not damaged, the newest one last, and reports the others.
 func (p *program) listAudit(ctx context.Context, o operations, q admin.AuditQuery, limit int) error {
-	out := terminal.InterruptibleWriter(ctx, p.Stdout)
+	out := bufio.NewWriterSize(terminal.InterruptibleWriter(ctx, p.Stdout), 64<<10)
 	damaged := 0
 	var entries []audit.Entry
 	for e, err := range pages(func(cursor string) ([]admin.AuditEntry, string, error) {
@@ -77,33 +70,24 @@ func (p *program) listAudit(ctx context.Context, o operations, q admin.AuditQuer
 		return page.Entries, page.Next, err
 	}) {
 		switch {
-		case err != nil && limit == 0:
-			return errors.Join(err, printAuditJSON(out, entries))
 		case err != nil:
-			return err
 		case e.Damage != nil:
 			damaged++
 			fmt.Fprintf(p.Stderr, "entry %d is damaged: %s\n", e.Sequence, terminal.Printable(e.Damage.Error()))
-			continue
+		case q.Oldest: // the log may be larger than the memory
+			err = terminal.WriteJSON(out, e.Entry)
+		default:
+			entries = append(entries, e.Entry)
 		}
-		if entries = append(entries, e.Entry); len(entries) == limit {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		if len(entries) == limit {
 			break
 		}
-		if limit == 0 && len(entries) == admin.PageMax {
-			if err := printAuditJSON(out, entries); err != nil {
-				return err
-			}
-			entries = entries[:0]
-		}
 	}
-	if limit > 0 {
-		slices.Reverse(entries)
-	}
-	write := printAuditTable
-	if p.asJSON {
-		write = printAuditJSON
-	}
-	if err := write(out, entries); err != nil {
+	slices.Reverse(entries)
+	if err := cmp.Or(p.printEntries(out, entries), out.Flush()); err != nil {
 		return err
 	}
 	if damaged > 0 {
@@ -112,27 +96,24 @@ func (p *program) listAudit(ctx context.Context, o operations, q admin.AuditQuer
 	return nil
 }
 
-// printAuditJSON prints the canonical texts, with both hashes as further members.
-func printAuditJSON(w io.Writer, entries []audit.Entry) error {
-	var lines []byte
-	for _, e := range entries {
-		lines = append(e.AppendJSON(lines), '\n')
+// printEntries prints a table or, with --json, the canonical texts with both hashes as further members.
+func (p *program) printEntries(w io.Writer, entries []audit.Entry) error {
+	table := terminal.NewTable(w)
+	if !p.asJSON {
+		table.Row("ENTRY", "TIME", "ACTOR", "ADDRESS", "ACTION", "DETAILS")
 	}
-	_, err := w.Write(terminal.EscapeJSON(lines))
-	return err
-}
-
-func printAuditTable(w io.Writer, entries []audit.Entry) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ENTRY\tTIME\tACTOR\tADDRESS\tACTION\tDETAILS")
 	for _, e := range entries {
+		if p.asJSON {
+			if err := terminal.WriteJSON(w, e); err != nil {
+				return err
+			}
+			continue
+		}
 		var details []string
 		for _, d := range e.Details {
 			details = append(details, d.Key+"="+d.Value)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Sequence, terminal.FormatTime(e.Time),
-			terminal.Printable(actorText(e.Actor)), cmp.Or(terminal.Printable(e.Address), "-"),
-			terminal.Printable(string(e.Action)), terminal.Printable(strings.Join(details, " ")))
+		table.Row(e.Sequence, e.Time, actorText(e.Actor), cmp.Or(e.Address, "-"), e.Action, strings.Join(details, " "))
 	}
 	return table.Flush()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,27 @@ func (p *program) bindQuiet(f *pflag.FlagSet) {
 // bindJSON adds --json.
 func (p *program) bindJSON(f *pflag.FlagSet, usage string) {
 	f.BoolVar(&p.asJSON, "json", false, usage)
+}
+
+// bindLimit adds --limit to a command that lists things.
+func bindLimit(f *pflag.FlagSet, things string) {
+	f.Int("limit", 100, "maximum number of `"+things+"`; without it, --json prints all")
+}
+
+// listLimit returns the value of --limit; math.MaxInt: all, as JSON.
+func (p *program) listLimit(f *pflag.FlagSet, things string) (int, error) {
+	const tableMax = 100_000 // a table is in memory until the widths of its columns are known
+	limit, err := f.GetInt("limit")
+	switch {
+	case p.asJSON && !f.Changed("limit"):
+		limit = math.MaxInt
+	case limit < 1:
+		err = config.Usagef("limit: %d is out of range; use at least 1", limit)
+	case limit > tableMax && !p.asJSON:
+		err = config.Usagef("limit: %d is out of range; a table has at most %d %s; use --json for more",
+			limit, tableMax, things)
+	}
+	return limit, err
 }
 
 // result prints the result of a command: facts with --json, else a text.

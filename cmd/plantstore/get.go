@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +33,7 @@ it. Write -- before a negative id.`,
 					return err
 				}
 				if p.asJSON {
-					_, err = p.Stdout.Write(terminal.EscapeJSON(append(r.AppendJSON(nil), '\n')))
-					return err
+					return terminal.WriteJSON(p.Stdout, r)
 				}
 				return printRecord(p.Stdout, r)
 			})
@@ -48,15 +45,15 @@ it. Write -- before a negative id.`,
 }
 
 func printRecord(w io.Writer, r plant.Record) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "id\t%d\n", r.ID)
-	fmt.Fprintf(table, "name\t%s\n", terminal.Printable(r.Name))
-	if tag, ok := r.Tag.Get(); ok {
-		fmt.Fprintf(table, "tag\t%s\n", terminal.Printable(tag))
-	} else {
-		fmt.Fprintln(table, "tag\t(none)")
+	tag, ok := r.Tag.Get()
+	if !ok {
+		tag = "(none)"
 	}
-	fmt.Fprintf(table, "created\t%s\n", terminal.FormatTime(r.CreatedAt))
-	fmt.Fprintf(table, "created by\t%s\n", creator(r))
+	table := terminal.NewTable(w)
+	table.Row("id", r.ID)
+	table.Row("name", r.Name)
+	table.Row("tag", tag)
+	table.Row("created", r.CreatedAt)
+	table.Row("created by", creator(r))
 	return table.Flush()
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -48,48 +46,25 @@ revoked JWTs, lists of them follow.`,
 
 // printCredentials prints a table of the tokens, and tables of the subjects and of the revoked JWTs if there are some.
 func printCredentials(w io.Writer, byKind map[string][]admin.Credential) error {
-	err := printTokens(w, byKind[admin.KindToken])
-	if subjects := byKind[admin.KindSubject]; err == nil && len(subjects) > 0 {
-		err = printSubjects(w, subjects)
+	table := terminal.NewTable(w)
+	table.Row("ID", "PREFIX", "NAME", "STATE", "SCOPES", "CREATED", "EXPIRES", "LAST USED")
+	for _, c := range byKind[admin.KindToken] {
+		table.Row(c.ID, cmp.Or(c.Prefix, "-"), c.Name, c.State, strings.Join(c.Scopes, " "),
+			c.CreatedAt, c.ExpiresAt, c.LastUsedAt)
 	}
-	if jwts := byKind[admin.KindJWT]; err == nil && len(jwts) > 0 {
-		err = printRevokedJWTs(w, jwts)
+	if subjects := byKind[admin.KindSubject]; len(subjects) > 0 {
+		table.Row()
+		table.Row("ID", "SUBJECT", "NAME", "ISSUER", "FIRST SEEN", "LAST USED", "REVOKED")
+		for _, c := range subjects {
+			table.Row(c.ID, c.Subject, c.Name, c.Issuer, c.CreatedAt, c.LastUsedAt, c.RevokedAt)
+		}
 	}
-	return err
-}
-
-func printSubjects(w io.Writer, subjects []admin.Credential) error {
-	fmt.Fprintln(w)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSUBJECT\tNAME\tISSUER\tFIRST SEEN\tLAST USED\tREVOKED")
-	for _, c := range subjects {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, terminal.Printable(c.Subject), terminal.Printable(c.Name),
-			terminal.Printable(c.Issuer), terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.LastUsedAt),
-			terminal.FormatTime(c.RevokedAt))
-	}
-	return table.Flush()
-}
-
-func printRevokedJWTs(w io.Writer, jwts []admin.Credential) error {
-	fmt.Fprintln(w)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tREVOKED JWT\tISSUER\tREVOKED\tKEPT UNTIL")
-	for _, c := range jwts {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", c.ID, terminal.Printable(c.JWTID), terminal.Printable(c.Issuer),
-			terminal.FormatTime(c.RevokedAt), terminal.FormatTime(c.ExpiresAt))
-	}
-	return table.Flush()
-}
-
-func printTokens(w io.Writer, tokens []admin.Credential) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tPREFIX\tNAME\tSTATE\tSCOPES\tCREATED\tEXPIRES\tLAST USED")
-	for _, c := range tokens {
-		prefix := cmp.Or(c.Prefix, "-") // only tokens have one
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			c.ID, terminal.Printable(prefix), terminal.Printable(c.Name), c.State,
-			terminal.Printable(strings.Join(c.Scopes, " ")),
-			terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.ExpiresAt), terminal.FormatTime(c.LastUsedAt))
+	if jwts := byKind[admin.KindJWT]; len(jwts) > 0 {
+		table.Row()
+		table.Row("ID", "REVOKED JWT", "ISSUER", "REVOKED", "KEPT UNTIL")
+		for _, c := range jwts {
+			table.Row(c.ID, c.JWTID, c.Issuer, c.RevokedAt, c.ExpiresAt)
+		}
 	}
 	return table.Flush()
 }

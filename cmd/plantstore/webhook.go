@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -52,9 +51,9 @@ reason of the last failure.`,
 }
 
 func (p *program) printDeadLetters(all iter.Seq2[admin.DeadLetter, error]) error {
-	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	table := terminal.NewTable(p.Stdout)
 	if !p.asJSON {
-		fmt.Fprintln(table, "WEBHOOK\tADDRESS\tPLANT\tSINCE\tDEAD SINCE\tATTEMPTS\tREASON")
+		table.Row("WEBHOOK", "ADDRESS", "PLANT", "SINCE", "DEAD SINCE", "ATTEMPTS", "REASON")
 	}
 	for d, err := range all {
 		if err != nil {
@@ -66,8 +65,7 @@ func (p *program) printDeadLetters(all iter.Seq2[admin.DeadLetter, error]) error
 			}
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%d\t%s\n", d.WebhookID, terminal.Printable(d.Address), d.PlantID,
-			terminal.FormatTime(d.Since), terminal.FormatTime(d.DeadAt), d.Attempts, terminal.Printable(d.Reason))
+		table.Row(d.WebhookID, d.Address, d.PlantID, d.Since, d.DeadAt, d.Attempts, d.Reason)
 	}
 	return table.Flush()
 }

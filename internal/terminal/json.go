@@ -18,6 +18,9 @@ import (
 
 // WriteJSON writes a value as one line of JSON.
 func WriteJSON(w io.Writer, value any) error {
+	if v, ok := value.(interface{ AppendJSON(dst []byte) []byte }); ok {
+		value = json.RawMessage(v.AppendJSON(nil))
+	}
 	var line bytes.Buffer
 	out := json.NewEncoder(&line)
 	out.SetEscapeHTML(false)
