@@ -121,14 +121,13 @@ func (p *program) greetTry(ctx context.Context, engine serve.Engine, at serve.Ad
 	if err != nil {
 		return fmt.Errorf("store the sample plants: %w", err)
 	}
-	first := firstCreator(at)
-	token, secret := auth.NewToken(first.name, first.scopes, 0)
+	token, secret := auth.NewToken("first", auth.ScopeCreate, 0)
 	signIn, code := console.NewCode()
 	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(terminal.InterruptibleWriter(ctx, p.Stdout), tryGreeting, count, signInLink(at.Console, code),
-		first.curl(secret), at.Public.JoinPath("docs"), terminal.Printable(filepath.Dir(p.settings.DB.Path)))
+		curlCreate(at, secret), at.Public.JoinPath("docs"), terminal.Printable(filepath.Dir(p.settings.DB.Path)))
 	if err != nil && !errors.Is(err, terminal.ErrInterrupted) {
 		return fmt.Errorf("print the addresses: %w", err)
 	}
