@@ -40,9 +40,8 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 				return err
 			}
 			return p.operate(cmd, creating(create), func(ctx context.Context, o operations) error {
-				return p.mint(ctx, &out, func() (admin.Minted, error) {
-					return o.Mint(ctx, n, p.operator())
-				})
+				_, err := p.mint(ctx, out, func() (admin.Minted, error) { return o.Mint(ctx, n, p.operator()) })
+				return err
 			})
 		},
 	}

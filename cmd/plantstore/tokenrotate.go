@@ -32,13 +32,9 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			}
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
-				err := p.mint(ctx, &out, func() (admin.Minted, error) {
-					m, err := o.Rotate(ctx, r, p.operator())
-					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
-					return m, err
-				})
+				m, err := p.mint(ctx, out, func() (admin.Minted, error) { return o.Rotate(ctx, r, p.operator()) })
 				if err == nil {
-					p.reportOverlap(&out, overlap)
+					p.reportOverlap(m, overlap)
 				}
 				return err
 			})
@@ -57,16 +53,15 @@ prints the secret of the new token, and nothing else, on standard output.`,
 }
 
 // reportOverlap prints the expiry of the old token. With --json it prints only a warning about a shorter overlap.
-func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
-	switch {
-	case out.shorter:
+func (p *program) reportOverlap(m admin.Minted, overlap time.Duration) {
+	switch end := terminal.FormatTime(m.OldEndsAt); {
+	case overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap)):
 		fmt.Fprintf(p.Stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
-			out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt), config.FormatDuration(overlap))
+			m.OldID, end, config.FormatDuration(overlap))
 	case p.asJSON:
 	case overlap == 0:
-		fmt.Fprintf(p.Stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
+		fmt.Fprintf(p.Stderr, "the old token, %d, is no longer valid\n", m.OldID)
 	default:
-		fmt.Fprintf(p.Stderr, "the old token, %d, stays valid until %s\n",
-			out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt))
+		fmt.Fprintf(p.Stderr, "the old token, %d, stays valid until %s\n", m.OldID, end)
 	}
 }

@@ -17,9 +17,6 @@ import (
 type secretOutput struct {
 	path  string // empty or -: standard output
 	force bool   // replace an existing file at path
-
-	minted  admin.Minted // set by mint
-	shorter bool         // the replaced token ends before the overlap
 }
 
 // createdFacts is the output of token create --json and token rotate --json.
@@ -36,30 +33,32 @@ func (p *program) bindSecret(f *pflag.FlagSet, o *secretOutput) {
 }
 
 // mint creates a token with save, and writes its secret to out. The file of out appears after the token is stored.
-func (p *program) mint(ctx context.Context, out *secretOutput, save func() (admin.Minted, error)) (err error) {
+func (p *program) mint(
+	ctx context.Context, out secretOutput, save func() (admin.Minted, error),
+) (m admin.Minted, err error) {
 	var file *terminal.Output
 	if out.path != "" && out.path != terminal.StreamName {
 		if file, err = terminal.CreateOutput(ctx, out.path, out.force); err != nil {
-			return fmt.Errorf("output: %s: %w", out.path, err)
+			return m, fmt.Errorf("output: %s: %w", out.path, err)
 		}
 		defer func() { err = errors.Join(err, file.Discard()) }()
 	}
-	if out.minted, err = save(); err != nil {
-		return err
+	if m, err = save(); err != nil {
+		return m, err
 	}
-	if err := p.deliver(out.minted, file, out); err != nil {
-		return fmt.Errorf("the secret of token %d is lost; revoke the token: %w", out.minted.ID, err)
+	if err := p.deliver(m, file, out.path); err != nil {
+		return m, fmt.Errorf("the secret of token %d is lost; revoke the token: %w", m.ID, err)
 	}
-	return nil
+	return m, nil
 }
 
 // deliver writes the secret of a stored token to file, or to standard output if file is nil.
-func (p *program) deliver(m admin.Minted, file *terminal.Output, out *secretOutput) error {
+func (p *program) deliver(m admin.Minted, file *terminal.Output, path string) error {
 	facts := createdFacts{Minted: m}
 	where := "the secret is not shown again:"
 	if file != nil {
-		facts.Secret, facts.File = "", out.path
-		where = "the secret is in " + out.path
+		facts.Secret, facts.File = "", path
+		where = "the secret is in " + path
 	}
 	if !p.asJSON {
 		fmt.Fprintf(p.Stderr, "created token %d, %q (%s; expires: %s); %s\n",
@@ -73,12 +72,8 @@ func (p *program) deliver(m admin.Minted, file *terminal.Output, out *secretOutp
 			return err
 		}
 	}
-	if p.asJSON {
-		return terminal.WriteJSON(p.Stdout, facts)
-	}
-	if file != nil {
+	if file != nil && !p.asJSON {
 		return nil
 	}
-	_, err := fmt.Fprintln(p.Stdout, m.Secret)
-	return err
+	return p.result(facts, "%s\n", m.Secret)
 }
