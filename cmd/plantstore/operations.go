@@ -45,7 +45,7 @@ func (p *program) operate(
 	}
 	return p.withStore(cmd, o, func(ctx context.Context, engine serve.Engine) error {
 		service, err := admin.New(admin.Config{
-			Engine: engine, DB: p.settings.DB.String(),
+			Engine: engine, DB: p.settings.DB.String(), Issuer: p.settings.OIDC.Issuer,
 			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
 		})
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,29 +14,20 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/oidc"
-	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
 // revocation is the input of token revoke.
 type revocation struct {
-	id      int64
-	file    string
-	subject string
-	jwtID   string
-
-	// The result of read: a selector of tokens; or a kind with an identifier, and with the issuer unless the settings
-	// name it.
-	tokens             store.Selector
-	kind               auth.Kind
-	issuer, identifier string
+	file             string // with the secret
+	admin.Revocation        // without an issuer, that of the settings applies
 }
 
 func (r *revocation) bind(f *pflag.FlagSet) {
-	f.Int64Var(&r.id, "id", 0, "revoke the token with this `id`")
+	f.Int64Var(&r.Tokens.ID, "id", 0, "revoke the token with this `id`")
 	f.StringVar(&r.file, "token-file", "", "read the secret from this `file`; - is standard input")
-	f.StringVar(&r.subject, "subject", "", "revoke the JWTs of this `subject` that were issued until now")
-	f.StringVar(&r.jwtID, "jwt-id", "", "revoke the JWT with this `jti`")
+	f.StringVar(&r.Identifier, "subject", "", "revoke the JWTs of this `subject` that were issued until now")
+	f.StringVar(&r.Identifier, "jwt-id", "", "revoke the JWT with this `jti`")
 }
 
 // read reads the flags, the argument and the secret.
@@ -52,19 +44,18 @@ func (r *revocation) read(p *program, cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && args[0] == "":
 		return config.Usagef("the name is empty; give the name of a token, --id or --token-file")
 	case len(args) == 1:
-		r.tokens.Name = args[0]
+		r.Tokens.Name = args[0]
 		return refuseSecret(args[0])
-	case cmd.Flags().Changed("id") && r.id < 1:
-		return config.Usagef("id: %d is out of range; see plantstore token list", r.id)
+	case cmd.Flags().Changed("id") && r.Tokens.ID < 1:
+		return config.Usagef("id: %d is out of range; see plantstore token list", r.Tokens.ID)
 	case cmd.Flags().Changed("id"):
-		r.tokens.ID = r.id
 		return nil
 	case cmd.Flags().Changed("subject"):
-		r.kind, r.identifier = auth.KindSubject, r.subject
-		return checkIdentifier("subject", r.subject)
+		r.Kind = auth.KindSubject
+		return checkIdentifier("subject", r.Identifier)
 	case cmd.Flags().Changed("jwt-id"):
-		r.kind, r.identifier = auth.KindJWT, r.jwtID
-		return checkIdentifier("jwt-id", r.jwtID)
+		r.Kind = auth.KindJWT
+		return checkIdentifier("jwt-id", r.Identifier)
 	}
 	return r.readSecret(p, cmd)
 }
@@ -94,8 +85,8 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	}
 	secret = strings.TrimSpace(secret)
 	if auth.LooksLikeJWT(secret) {
-		r.kind = auth.KindJWT
-		if r.issuer, r.identifier, err = oidc.IDs(secret); err != nil {
+		r.Kind = auth.KindJWT
+		if r.Issuer, r.Identifier, err = oidc.IDs(secret); err != nil {
 			return fmt.Errorf("revoke the JWT: %w", err)
 		}
 		return nil
@@ -103,42 +94,19 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	if !auth.WellFormed(secret) {
 		return errors.New("the secret is incomplete; a secret begins with pst_ and has 53 characters")
 	}
-	r.tokens.Hash = auth.HashOf(secret)
+	r.Tokens.Hash = auth.HashOf(secret)
 	return nil
 }
 
-// revoke returns the revoked credentials by ascending id.
-func (p *program) revoke(ctx context.Context, o operations, r *revocation) ([]admin.Credential, error) {
-	if r.kind != auth.KindToken {
-		if err := p.checkIssuer(r); err != nil {
-			return nil, err
+// revoke returns the revoked credentials by ascending id. A remote server has an issuer of its own.
+func (p *program) revoke(ctx context.Context, o operations, r admin.Revocation) ([]admin.Credential, error) {
+	if r.Kind != auth.KindToken {
+		r.Issuer = cmp.Or(r.Issuer, p.settings.OIDC.Issuer)
+		if r.Issuer == "" && p.server.URL == "" {
+			return nil, config.Usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
 		}
 	}
-	return o.Revoke(ctx, admin.Revocation{
-		Tokens: r.tokens, Kind: r.kind, Issuer: r.issuer, Identifier: r.identifier,
-	}, p.operator())
-}
-
-// checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
-func (p *program) checkIssuer(r *revocation) error {
-	configured := p.settings.OIDC.Issuer
-	if r.issuer == "" {
-		r.issuer = configured
-	}
-	if configured != "" && r.issuer != configured {
-		return fmt.Errorf("the JWT is of the issuer %q, which is not oidc-issuer (%q); the server refuses it already",
-			r.issuer, configured)
-	}
-	if r.issuer == "" && p.server.URL != "" {
-		return nil
-	}
-	if r.issuer == "" {
-		return config.Usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
-	}
-	if err := oidc.CheckIssuer(r.issuer); err != nil {
-		return config.Usagef("the issuer is invalid: %w", err)
-	}
-	return nil
+	return o.Revoke(ctx, r, p.operator())
 }
 
 // warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts

@@ -41,7 +41,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 				return err
 			}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
-				revoked, err := p.revoke(ctx, o, &r)
+				revoked, err := p.revoke(ctx, o, r.Revocation)
 				for _, c := range revoked {
 					if p.asJSON {
 						if err := terminal.WriteJSON(p.Stdout, c); err != nil {
