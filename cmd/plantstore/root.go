@@ -70,9 +70,7 @@ over the file. "plantstore config" prints the settings in force.`,
 		Args:          cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
-				v := thisVersion()
-				_, err := io.WriteString(p.Stdout, v.text())
-				return err
+				return p.printVersion()
 			}
 			return cmd.Help()
 		},

@@ -33,13 +33,15 @@ unknown values.`,
 		Example: `  plantstore version
   plantstore version --json`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := thisVersion()
-			return p.result(v, "%s", v.text())
-		},
+		RunE: func(*cobra.Command, []string) error { return p.printVersion() },
 	}
 	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
+}
+
+func (p *program) printVersion() error {
+	v := thisVersion()
+	return p.result(v, "%s", v.text())
 }
 
 // versionFacts is the output of version --json.
