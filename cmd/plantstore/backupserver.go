@@ -80,5 +80,6 @@ func (p *program) receive(
 func (p *program) download(ctx context.Context, r *remote.Server, job admin.BackupJob, to io.Writer) error {
 	progress := p.NewProgress(0)
 	defer progress.End()
-	return r.DownloadBackup(ctx, job, to, func(done, all int64) { progress.Part(all+done, 2*all) })
+	shown := backupfile.Progress(func(done, all int64) { progress.Part(all+done, 2*all) }).Writer(job.Manifest.Bytes)
+	return r.DownloadBackup(ctx, job, io.MultiWriter(to, shown))
 }

@@ -39,21 +39,14 @@ func (r *Server) MakeBackup(ctx context.Context, progress func(done, all int64))
 }
 
 // DownloadBackup downloads the backup of a complete job and compares it with its manifest.
-func (r *Server) DownloadBackup(
-	ctx context.Context, job admin.BackupJob, to io.Writer, progress func(done, all int64),
-) error {
+func (r *Server) DownloadBackup(ctx context.Context, job admin.BackupJob, to io.Writer) error {
 	res, err := r.send(ctx, http.MethodGet, r.at("backups/"+job.Backup+"/content"), nil)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	all, done, sum := job.Manifest.Bytes, int64(0), sha256.New()
-	counted := writerFunc(func(b []byte) (int, error) {
-		done += int64(len(b))
-		progress(done, all)
-		return len(b), nil
-	})
-	if _, err := io.Copy(io.MultiWriter(to, sum, counted), io.LimitReader(res.Body, all+1)); err != nil {
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(res.Body, job.Manifest.Bytes+1)); err != nil {
 		return fmt.Errorf("download of the backup: %w", err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != job.Manifest.SHA256 {
@@ -63,14 +56,9 @@ func (r *Server) DownloadBackup(
 	return nil
 }
 
-type writerFunc func(b []byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
 // DeleteBackup removes a backup from the server.
 func (r *Server) DeleteBackup(ctx context.Context, name string) error {
-	var deleted struct{}
-	return r.do(ctx, http.MethodDelete, r.at("backups/"+name), nil, &deleted)
+	return r.do(ctx, http.MethodDelete, r.at("backups/"+name), nil, &struct{}{})
 }
 
 // Settings returns the settings in force of the server.

@@ -196,23 +196,20 @@ func (r *Server) send(ctx context.Context, method string, at *url.URL, body any)
 
 // unreachable returns the error of a request without a response.
 func (r *Server) unreachable(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var record tls.RecordHeaderError
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return err
-	case errors.As(err, &authority):
+	case authority:
 		return fmt.Errorf("the certificate of the server at %s is not trusted: %w; give its authority with --server-ca",
 			r.base.Host, err)
-	case errors.As(err, &host):
+	case host:
 		return fmt.Errorf("the certificate of the server at %s has other names: %w; use one of them in --server",
 			r.base.Host, err)
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case record, errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("the server at %s has no TLS; use http for a loopback address", r.base.Host)
 	}
 	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", r.base.Host, err)
