@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
-	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
@@ -39,17 +37,12 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			if output == terminal.StreamName {
 				output = ""
 			}
-			f, compression, ok := dump.DetectPath(output)
-			switch {
-			case format != "":
-				var err error
-				if f, err = dump.ParseFormat(format); err != nil {
-					return config.Usagef("format: %w", err)
-				}
-			case output == "":
-				f = dump.JSONL
-			case !ok:
-				return config.Usagef("the file name %s has no known format; give --format", output)
+			if output == "" {
+				format = cmp.Or(format, string(dump.JSONL))
+			}
+			f, compression, err := fileFormat(output, format)
+			if err != nil {
+				return err
 			}
 			if p.asJSON && output == "" {
 				return config.Usagef("json: standard output contains the plants; give a file with --output")
@@ -134,38 +127,43 @@ func (p *program) export(ctx context.Context, o operations, facts *exportFacts, 
 	return errors.Join(err, out.Discard())
 }
 
+// exportTo writes the plants to w. It shows its progress unless w is a terminal.
 func (p *program) exportTo(ctx context.Context, o operations, w io.Writer, facts *exportFacts) error {
+	const showEvery = 1000
 	out, err := dump.NewWriter(w, facts.Format, facts.Compression)
 	if err != nil {
 		return err
 	}
-	facts.Plants, err = p.writePlants(out, w, plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}))
-	if err == nil {
-		err = out.Close()
-	}
-	facts.EmptyTagsLost = out.EmptyTagsLost()
-	return interruption(ctx, err)
-}
-
-// writePlants writes all records to out, which writes to w. It shows its progress unless w is a terminal.
-func (p *program) writePlants(
-	out *dump.Writer, w io.Writer, records iter.Seq2[plant.Record, error],
-) (count int64, err error) {
-	const showEvery = 1000
 	progress := p.NewProgress(-1)
 	defer progress.End()
 	_, toTerminal := w.(*terminal.Writer)
-	for r, err := range records {
+	for r, err := range plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}) {
 		if err != nil {
-			return count, err
+			return interruption(ctx, err)
 		}
-		if count%showEvery == 0 && !toTerminal {
-			progress.Plants(count, -1)
+		if facts.Plants%showEvery == 0 && !toTerminal {
+			progress.Plants(facts.Plants, -1)
 		}
 		if err := out.Write(r.NewPlant); err != nil {
-			return count, err
+			return interruption(ctx, err)
 		}
-		count++
+		facts.Plants++
 	}
-	return count, nil
+	facts.EmptyTagsLost = out.EmptyTagsLost()
+	return interruption(ctx, out.Close())
+}
+
+// fileFormat returns the format and the compression of a file, from the value of --format, else from its name.
+func fileFormat(path, format string) (dump.Format, dump.Compression, error) {
+	f, compression, ok := dump.DetectPath(path)
+	var err error
+	if format != "" {
+		f, err = dump.ParseFormat(format)
+	} else if !ok {
+		return "", "", config.Usagef("the file name %s has no known format; give --format", path)
+	}
+	if err != nil {
+		err = config.Usagef("format: %w", err)
+	}
+	return f, compression, err
 }

@@ -105,18 +105,11 @@ type importJob struct {
 // open sets the format and opens the input.
 func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	j.name = path
-	detected, _, ok := dump.DetectPath(path)
-	switch {
-	case format != "":
-		if j.format, err = dump.ParseFormat(format); err != nil {
-			return config.Usagef("format: %w", err)
-		}
-	case path == terminal.StreamName:
+	if path == terminal.StreamName && format == "" {
 		return config.Usagef("the format of standard input is unknown; give --format")
-	case !ok:
-		return config.Usagef("the file name %s has no known format; give --format", path)
-	default:
-		j.format = detected
+	}
+	if j.format, _, err = fileFormat(path, format); err != nil {
+		return err
 	}
 	source, size := j.p.Stdin, int64(-1)
 	if path != terminal.StreamName {
