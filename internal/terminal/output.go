@@ -29,23 +29,21 @@ type Output struct {
 // user's. A name of an open descriptor, such as /dev/stdout, is that descriptor. createOutput opens a FIFO or a
 // device only if its owner is the user or root, and waits for the reader of a FIFO until ctx ends.
 func CreateOutput(ctx context.Context, path string, force bool) (*Output, error) {
-	if f, ok, err := openSystem(path); ok {
-		if err != nil {
-			return nil, err
-		}
-		return &Output{pipe: f}, nil
-	}
+	number, isDescriptor := descriptorIn(path)
 	info, err := os.Lstat(path)
+	isPipe := err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0
 	target, errTarget := os.Stat(path)
 	o := &Output{force: force}
 	switch {
+	case isDescriptor:
+		o.pipe, err = duplicate(number)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case errTarget == nil && target.IsDir():
 		return nil, errors.New("it is a directory; name a file in it")
-	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 && !safefile.OwnedHere(info):
+	case isPipe && !safefile.OwnedHere(info):
 		return nil, errForeignPipe // do not open it: its owner may never read from it
-	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
+	case isPipe:
 		o.pipe, err = openPipe(ctx, path)
 	case err == nil && !force:
 		return nil, errOutputExists
@@ -60,26 +58,17 @@ func CreateOutput(ctx context.Context, path string, force bool) (*Output, error)
 
 var errOutputExists = fmt.Errorf("%w; name another file, or replace it with --force", fs.ErrExist)
 
-// openSystem opens a path that the system provides: a descriptor that the program inherited, or a file in /dev. It
-// does not create or replace a file. ok is false for every other path.
-func openSystem(path string) (f *os.File, ok bool, err error) {
+// descriptorIn returns the number in a path that names a descriptor of the program.
+func descriptorIn(path string) (number string, ok bool) {
 	path = filepath.Clean(path)
-	number := ""
 	switch dir, name := filepath.Split(path); {
 	case path == "/dev/stdout":
-		number = "1"
+		return "1", true
 	case path == "/dev/stderr":
-		number = "2"
-	case dir == "/dev/fd/" || dir == "/proc/self/fd/":
-		number = name
-	case dir == "/dev/":
-		f, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
-		return f, true, err
+		return "2", true
 	default:
-		return nil, false, nil
+		return name, dir == "/dev/fd/" || dir == "/proc/self/fd/"
 	}
-	f, err = duplicate(number)
-	return f, true, err
 }
 
 // duplicate returns a duplicate of a descriptor that the program inherited. A duplicate shares the offset; a file

@@ -91,12 +91,9 @@ type Writer struct {
 func (s *Writer) Write(p []byte) (int, error) {
 	text := slices.Concat(s.rest, p)
 	whole := len(text)
-	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
-		if last := text[len(text)-back:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				whole -= back
-			}
-			break
+	for i := max(0, len(text)-utf8.UTFMax); i < whole; i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			whole = i
 		}
 	}
 	_, err := s.To.Write(EscapeJSON(text[:whole]))

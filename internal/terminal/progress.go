@@ -71,12 +71,7 @@ func (p *Progress) Part(done, all int64) {
 }
 
 // Plants sets the number of finished plants; all is negative if unknown.
-func (p *Progress) Plants(done, all int64) {
-	if all >= 0 {
-		all = max(all, done) // the number of plants may have grown
-	}
-	p.show(fmt.Sprintf("%d plants", done), done, all)
-}
+func (p *Progress) Plants(done, all int64) { p.show(fmt.Sprintf("%d plants", done), done, all) }
 
 // show shows done of all, if an update is due. It shows a percentage only if all is positive.
 func (p *Progress) show(counted string, done, all int64) {
