@@ -73,20 +73,18 @@ type interruptibleWriter struct {
 	ctx context.Context //nolint:containedctx // the writer lives as long as its command
 	w   io.Writer
 	buf []byte // a copy of the bytes, because the caller reuses its own; owned by the goroutine of wait while it writes
-	err error  // of an interrupted write
+	err error  // of the last write
 }
 
 // Write implements io.Writer.
 func (i *interruptibleWriter) Write(p []byte) (int, error) {
 	if i.err != nil {
-		return 0, i.err // the goroutine still owns buf
+		return 0, i.err // after an interruption, the goroutine still owns buf
 	}
 	i.buf = append(i.buf[:0], p...)
-	n, err := wait(i.ctx, func() (int, error) { return i.w.Write(i.buf) })
-	if errors.Is(err, ErrInterrupted) {
-		i.err = err
-	}
-	return n, err
+	var n int
+	n, i.err = wait(i.ctx, func() (int, error) { return i.w.Write(i.buf) })
+	return n, i.err
 }
 
 // ErrInterrupted is the error of a command that a signal interrupted.

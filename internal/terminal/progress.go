@@ -21,6 +21,7 @@ type Progress struct {
 	size     int64    // bytes of the input; negative if unknown
 	read     atomic.Int64
 	started  time.Time // start of the command, or of its current part
+	every    time.Duration
 	shown    time.Time // time of the last bar or line
 }
 
@@ -33,9 +34,11 @@ const (
 // NewProgress returns the progress, on standard error, of a command with an input of size bytes; negative if unknown.
 // With --quiet it shows nothing.
 func (s *Streams) NewProgress(size int64) *Progress {
-	p := &Progress{w: s.Stderr, quiet: s.Quiet, size: size, started: time.Now(), shown: time.Now()}
+	p := &Progress{
+		w: s.Stderr, quiet: s.Quiet, size: size, started: time.Now(), every: plainEvery, shown: time.Now(),
+	}
 	if f, ok := IsTerminal(s.Stderr); ok && !s.Quiet {
-		p.terminal, p.shown = f, time.Time{}
+		p.terminal, p.every, p.shown = f, barEvery, time.Time{}
 	}
 	return p
 }
@@ -75,9 +78,10 @@ func (p *Progress) Plants(done, all int64) { p.show(fmt.Sprintf("%d plants", don
 
 // show shows done of all, if an update is due. It shows a percentage only if all is positive.
 func (p *Progress) show(counted string, done, all int64) {
-	if !p.due() {
+	if p.quiet || time.Since(p.shown) < p.every {
 		return
 	}
+	p.shown = time.Now()
 	parts := []string{counted}
 	if counted == "" {
 		parts = nil
@@ -126,22 +130,6 @@ func (p *Progress) clear() {
 		fmt.Fprint(p.w, "\r\x1b[2K") // ECMA-48: erase the line
 		p.drawn = false
 	}
-}
-
-// due reports whether to update the bar or to write a line.
-func (p *Progress) due() bool {
-	if p.quiet {
-		return false
-	}
-	every := plainEvery
-	if p.terminal != nil {
-		every = barEvery
-	}
-	if time.Since(p.shown) < every {
-		return false
-	}
-	p.shown = time.Now()
-	return true
 }
 
 // Info writes a line about the progress of the command, above the bar.
