@@ -54,7 +54,7 @@ the rows that skip counts.`,
 				if err := job.open(ctx, args[0], format); err != nil {
 					return err
 				}
-				defer job.close()
+				defer job.input.Close() // does nothing without a file
 				db := p.settings.DB.Path
 				if err := job.checkRejects(db); err != nil {
 					return err
@@ -173,13 +173,6 @@ func (j *importJob) publishRejects() error {
 	return nil
 }
 
-// close closes the input. run has closed the rejects.
-func (j *importJob) close() {
-	if j.input != nil {
-		_ = j.input.Close()
-	}
-}
-
 // run imports all rows and prints the counts.
 func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 	switch state, err := engine.State(ctx); {
@@ -279,11 +272,11 @@ const reportedMax = 20
 // reportRest prints the number of the rows that rejected has not printed.
 func (j *importJob) reportRest() {
 	rest := j.reported - reportedMax
-	switch {
-	case rest <= 0:
-	case j.rejects == nil:
-		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; write all of them to a file with --rejects FILE\n", rest)
-	default:
-		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; see %s\n", rest, j.rejectsPath)
+	advice := "write all of them to a file with --rejects FILE"
+	if j.rejects != nil {
+		advice = "see " + j.rejectsPath
+	}
+	if rest > 0 {
+		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; %s\n", rest, advice)
 	}
 }
