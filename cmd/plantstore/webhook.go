@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -98,23 +97,19 @@ type deadChange func(operations, context.Context, store.DeadSelector, audit.Orig
 // output.
 func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command {
 	var selector store.DeadSelector
-	var plantID string
+	var plantID int64
 	var all bool
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if all == (cmd.Flags().Changed("webhook") || plantID != "") {
+			if cmd.Flags().Changed("plant") {
+				selector.Plant = &plantID
+			}
+			switch webhook := cmd.Flags().Changed("webhook"); {
+			case all == (webhook || selector.Plant != nil):
 				return config.Usagef("give --webhook, --plant or both, or --all alone")
-			}
-			if cmd.Flags().Changed("webhook") && selector.Webhook < 1 {
+			case webhook && selector.Webhook < 1:
 				return config.Usagef("webhook: %d is not the id of a webhook; see plantstore webhook list", selector.Webhook)
-			}
-			if plantID != "" {
-				id, err := strconv.ParseInt(plantID, 10, 64)
-				if err != nil {
-					return config.Usagef("plant: %q is not a 64-bit integer", plantID)
-				}
-				selector.Plant = &id
 			}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 				n, err := change.repeat(ctx, o, selector, p.operator())
@@ -128,7 +123,7 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 	p.bindStoreOrServer(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print the number as a JSON object")
 	cmd.Flags().Int64Var(&selector.Webhook, "webhook", 0, "dead letters of the webhook with this `ID`")
-	cmd.Flags().StringVar(&plantID, "plant", "", "dead letters of the plant with this `ID`")
+	cmd.Flags().Int64Var(&plantID, "plant", 0, "dead letters of the plant with this `ID`")
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
 	return cmd
 }

@@ -165,7 +165,10 @@ func testDeadLetterCommands(t *testing.T, c canaries, s *testServer, receiver *e
 		{[]string{"drop", "--webhook", "0"}, exitUsage, "webhook: 0 is not the id of a webhook; see plantstore webhook list"},
 		{[]string{"retry"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
 		{[]string{"drop", "--all", "--plant", "8"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
-		{[]string{"drop", "--plant", "x"}, exitUsage, `plant: "x" is not a 64-bit integer`},
+		{
+			[]string{"drop", "--plant", "x"}, exitUsage,
+			`--plant: "x" is not a whole number; see plantstore webhook drop --help`,
+		},
 		{
 			[]string{"retry", "--plant", "9"},
 			exitFailure,

@@ -172,16 +172,11 @@ func (r *Server) DropDead(
 func (r *Server) changeDead(
 	ctx context.Context, change string, s store.DeadSelector,
 ) (result admin.DeadLettersChanged, err error) {
-	body := map[string]any{}
-	if s.Webhook != 0 {
-		body["webhook_id"] = s.Webhook
-	}
-	if s.Plant != nil {
-		body["plant_id"] = *s.Plant
-	}
-	if len(body) == 0 {
-		body["all"] = true
-	}
+	body := struct {
+		WebhookID int64  `json:"webhook_id,omitzero"`
+		PlantID   *int64 `json:"plant_id,omitzero"`
+		All       bool   `json:"all,omitzero"`
+	}{s.Webhook, s.Plant, s == store.DeadSelector{}}
 	err = r.do(ctx, http.MethodPost, r.at(deadLettersPath+change), body, &result)
 	return result, err
 }
