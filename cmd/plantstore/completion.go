@@ -40,31 +40,30 @@ func bindCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completeTokens completes the names of the tokens in a matching state, of a store or with --server. If it cannot read
-// them in time, it completes nothing, and prints no error into the command line of the user.
-func (p *program) completeTokens(match func(auth.State) bool) cobra.CompletionFunc {
-	const timeMax = 3 * time.Second // a user waits for the completion
-	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		const directive = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 || p.server.Token == terminal.StreamName { // standard input is the terminal of the user
-			return nil, directive
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeMax)
-		defer cancel()
-		cmd.SetContext(ctx)
-		p.Stderr = io.Discard
-		_ = p.operate(cmd, existing, func(ctx context.Context, o operations) error {
-			for c, err := range credentials(ctx, o, admin.KindToken) {
-				if err != nil {
-					return err
-				}
-				if match(c.State) && terminal.Printable(c.Name) == c.Name {
-					names = append(names, c.Name)
-				}
-			}
-			return nil
-		})
-		slices.Sort(names)
-		return slices.Compact(names), directive
+// completeToken completes the name of a valid token of a store or, with --server, of a server. If it cannot read the
+// names in time, it completes nothing, and prints no error into the command line of the user.
+func (p *program) completeToken(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	const timeMax = 3 * time.Second                             // a user waits for the completion
+	if len(args) > 0 || p.server.Token == terminal.StreamName { // standard input is the terminal of the user
+		return nil, directive
 	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeMax)
+	defer cancel()
+	cmd.SetContext(ctx)
+	p.Stderr = io.Discard
+	var names []string
+	_ = p.operate(cmd, existing, func(ctx context.Context, o operations) error {
+		for c, err := range credentials(ctx, o, admin.KindToken) {
+			if err != nil {
+				return err
+			}
+			if (c.State == auth.StateValid || c.State == auth.StateRotated) && terminal.Printable(c.Name) == c.Name {
+				names = append(names, c.Name)
+			}
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names), directive
 }

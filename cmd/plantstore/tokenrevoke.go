@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/auth"
 	"plantstore/internal/terminal"
 )
 
@@ -58,7 +57,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(func(s auth.State) bool { return s != auth.StateRevoked })
+	cmd.ValidArgsFunction = p.completeToken
 	p.bindStoreOrServer(cmd.Flags())
 	p.settings.Bind(cmd.Flags(), "oidc-issuer")
 	p.bindJSON(cmd.Flags(), "print one JSON object per revoked token and line")

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/terminal"
 )
@@ -40,9 +39,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(func(s auth.State) bool {
-		return s == auth.StateValid || s == auth.StateRotated
-	})
+	cmd.ValidArgsFunction = p.completeToken
 	p.bindStoreOrServer(cmd.Flags())
 	p.bindSecret(cmd.Flags(), &out)
 	cmd.Flags().Var(config.Duration(&overlap), "overlap",
