@@ -84,15 +84,11 @@ func (p *program) trySettings(ctx context.Context, dir string) (flags map[string
 			_ = os.Unsetenv(name) // libraries read those of systemd from the process
 		}
 	}
-	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
-	if err != nil {
-		return nil, err
-	}
 	s := &p.settings
 	s.OtherPorts = true
 	set := pflag.NewFlagSet("try", pflag.ContinueOnError)
 	s.BindServe(set)
-	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
+	if err := errors.Join(set.Set("db", filepath.Join(dir, "plantstore.db")), set.Set("log-level", "warn")); err != nil {
 		return nil, err
 	}
 	return config.ChangedFlags(set), s.Load(ctx, p.env, set)
