@@ -18,9 +18,9 @@ const (
 
 // exitCode returns the exit code of an error.
 func exitCode(err error) int {
-	var usage *config.UsageError
+	_, usage := errors.AsType[*config.UsageError](err)
 	switch {
-	case errors.As(err, &usage):
+	case usage:
 		return exitUsage
 	case errors.Is(err, terminal.ErrInterrupted):
 		return exitInterrupted

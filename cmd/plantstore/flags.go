@@ -101,13 +101,13 @@ func argsFault(cmd *cobra.Command, args []string) error {
 
 // flagFault returns the error of an unknown flag or of an invalid value.
 func flagFault(cmd *cobra.Command, err error) error {
-	var invalid *pflag.InvalidValueError
-	var unknown *pflag.NotExistError
-	switch {
-	case errors.As(err, &invalid):
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := invalid.GetFlag()
 		return fmt.Errorf("--%s: %w", f.Name, config.ValueFault(f, invalid.GetValue(), invalid.Unwrap()))
-	case !errors.As(err, &unknown):
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	switch {
+	case !ok:
 		return err
 	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0: // the flag may belong to the unknown subcommand
 		return unknownCommand(cmd, cmd.Flags().Arg(0))
