@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +25,7 @@ type Output struct {
 
 // CreateOutput opens an output at path. If path exists, it returns an error that wraps fs.ErrExist, or, with force,
 // Publish replaces it. Publish also replaces a symbolic link and does not follow it, because it may be another
-// user's. A name of an open descriptor, such as /dev/stdout, is that descriptor. createOutput opens a FIFO or a
+// user's. A name of an open descriptor, such as /dev/stdout, is that descriptor. CreateOutput opens a FIFO or a
 // device only if its owner is the user or root, and waits for the reader of a FIFO until ctx ends.
 func CreateOutput(ctx context.Context, path string, force bool) (*Output, error) {
 	number, isDescriptor := descriptorIn(path)
@@ -93,35 +92,18 @@ func duplicate(number string) (*os.File, error) {
 	return os.NewFile(uintptr(n), "/dev/fd/"+number), nil
 }
 
-// openPipe opens a FIFO or a device for writing.
+// openPipe opens a FIFO or a device for writing. It returns an error unless its owner is the user or root: another
+// owner of a FIFO could read the output.
 func openPipe(ctx context.Context, path string) (*os.File, error) {
-	const readerPoll = 10 * time.Millisecond
-	for {
-		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-		switch {
-		case err == nil:
-			return checkPipe(f)
-		case !errors.Is(err, syscall.ENXIO): // a FIFO without a reader
-			return nil, err
-		}
-		select {
-		case <-time.After(readerPoll):
-		case <-ctx.Done():
-			return nil, ErrInterrupted
-		}
+	f, err := wait(ctx, func() (*os.File, error) {
+		return os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NOCTTY, 0)
+	})
+	if err != nil {
+		return nil, err
 	}
-}
-
-var errForeignPipe = errors.New("it is a FIFO or a device of another user; name a file")
-
-// checkPipe returns f if its owner is the user or root. The owner of another FIFO could read the output.
-func checkPipe(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !safefile.OwnedHere(info) {
-		err = errForeignPipe // replaced after the check of createOutput
-	}
-	if err == nil {
-		err = syscall.SetNonblock(int(f.Fd()), false)
+		err = errForeignPipe // replaced after the check of CreateOutput
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written
@@ -129,6 +111,8 @@ func checkPipe(f *os.File) (*os.File, error) {
 	}
 	return f, nil
 }
+
+var errForeignPipe = errors.New("it is a FIFO or a device of another user; name a file")
 
 // Write implements io.Writer.
 func (o *Output) Write(p []byte) (int, error) {
@@ -145,7 +129,7 @@ func (o *Output) Publish() error {
 	}
 	err := o.file.Publish(o.force)
 	if errors.Is(err, fs.ErrExist) {
-		return errOutputExists // created after the check of createOutput
+		return errOutputExists // created after the check of CreateOutput
 	}
 	return err
 }

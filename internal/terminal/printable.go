@@ -81,7 +81,7 @@ func EscapeJSON(text []byte) []byte {
 
 func isControlInFile(r rune) bool { return isControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// Writer writes the text of a file to a terminal, through escapeJSON. It is not safe for concurrent use.
+// Writer writes the text of a file to a terminal, through EscapeJSON. It is not safe for concurrent use.
 type Writer struct {
 	To   io.Writer
 	rest []byte // the first bytes of a character that the next Write completes
