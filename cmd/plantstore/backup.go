@@ -128,13 +128,10 @@ func (p *program) backup(ctx context.Context, to string, o *backupOptions) error
 	switch {
 	case object != nil:
 		m, err = object.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
-			return func(done, all int64) { // the copy is a quarter of the work
-				if step == "copy" {
-					progress.Part(done, 4*all)
-				} else {
-					progress.Part(all+3*done, 4*all)
-				}
+			if step == "copy" { // a quarter of the work
+				return func(done, all int64) { progress.Part(done, 4*all) }
 			}
+			return func(done, all int64) { progress.Part(all+3*done, 4*all) }
 		})
 	case to == terminal.StreamName:
 		name = "standard output"

@@ -24,62 +24,48 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 			return fmt.Errorf("backup to %s: %w", to, err)
 		}
 	}
-	job, err := p.makeOn(ctx, r)
-	if err != nil {
-		return err
-	}
-	if err := p.receive(ctx, r, job, to, o); err != nil {
-		fmt.Fprintf(p.Stderr, "the server keeps the backup %s\n", terminal.Printable(job.Backup))
-		return err
-	}
-	if err := r.DeleteBackup(ctx, job.Backup); err != nil {
-		fmt.Fprintf(p.Stderr, "warning: the server keeps the backup %s: %v\n", terminal.Printable(job.Backup), err)
-	}
-	return nil
-}
-
-// makeOn makes a backup on a server and returns its job when it is complete.
-func (p *program) makeOn(ctx context.Context, r *remote.Server) (admin.BackupJob, error) {
 	progress := p.NewProgress(0)
 	defer progress.End()
 	job, err := r.MakeBackup(ctx, func(done, all int64) { progress.Part(done, 2*max(1, all)) }) // half of the work
 	if errors.Is(err, context.Canceled) && job.Backup != "" {
-		fmt.Fprintf(p.Stderr, "the server continues the backup %s\n", terminal.Printable(job.Backup))
+		progress.Line("the server continues the backup " + job.Backup)
 	}
-	return job, err
+	if err != nil {
+		return err
+	}
+	err = p.download(ctx, r, job, to, progress)
+	progress.End()
+	if err == nil {
+		err = p.reportBackup(to, *job.Manifest, o)
+	}
+	if err != nil {
+		progress.Line("the server keeps the backup " + job.Backup)
+		return err
+	}
+	if err := r.DeleteBackup(ctx, job.Backup); err != nil {
+		progress.Line(fmt.Sprintf("warning: the server keeps the backup %s: %v", job.Backup, err))
+	}
+	return nil
 }
 
-// receive downloads the backup of a job, and writes its manifest.
-func (p *program) receive(
-	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, o *backupOptions,
+// download downloads the backup of a job to standard output, or to a file with its manifest.
+func (p *program) download(
+	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, progress *terminal.Progress,
 ) (err error) {
-	m := *job.Manifest
+	shown := backupfile.Progress(func(done, all int64) { progress.Part(all+done, 2*all) }).Writer(job.Manifest.Bytes)
 	if to == terminal.StreamName {
-		if err := p.download(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
-			return err
-		}
-		return p.reportBackup(to, m, o)
+		return r.DownloadBackup(ctx, job, io.MultiWriter(terminal.InterruptibleWriter(ctx, p.Stdout), shown))
 	}
 	file, err := terminal.CreateOutput(ctx, to, false)
 	if err != nil {
 		return fmt.Errorf("backup to %s: %w", to, err)
 	}
 	defer func() { err = errors.Join(err, file.Discard()) }()
-	if err := p.download(ctx, r, job, file); err != nil {
+	if err := r.DownloadBackup(ctx, job, io.MultiWriter(file, shown)); err != nil {
 		return err
 	}
 	if err := file.Publish(); err != nil {
 		return fmt.Errorf("backup to %s: %w", to, err)
 	}
-	if err := m.Write(to + backupfile.ManifestSuffix); err != nil {
-		return err
-	}
-	return p.reportBackup(to, m, o)
-}
-
-func (p *program) download(ctx context.Context, r *remote.Server, job admin.BackupJob, to io.Writer) error {
-	progress := p.NewProgress(0)
-	defer progress.End()
-	shown := backupfile.Progress(func(done, all int64) { progress.Part(all+done, 2*all) }).Writer(job.Manifest.Bytes)
-	return r.DownloadBackup(ctx, job, io.MultiWriter(to, shown))
+	return job.Manifest.Write(to + backupfile.ManifestSuffix)
 }
