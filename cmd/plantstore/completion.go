@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// bindCompletion registers the completion of the values of flags and of arguments for a command and its subcommands.
+// bindCompletion registers the completion of the values of flags and of arguments for a command.
 func bindCompletion(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		values := config.WordsOf(f.Value)
@@ -34,9 +34,6 @@ func bindCompletion(cmd *cobra.Command) {
 	})
 	if cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, "FILE") {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
-	}
-	for _, sub := range cmd.Commands() {
-		bindCompletion(sub)
 	}
 }
 

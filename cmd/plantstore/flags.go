@@ -69,7 +69,7 @@ func (p *program) bindServe(cmd *cobra.Command) {
 	})
 }
 
-// checkArgs changes the errors about the arguments of a command and its subcommands to usage errors.
+// checkArgs changes the errors about the arguments of a command to usage errors.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -78,9 +78,6 @@ func checkArgs(cmd *cobra.Command) {
 			}
 			return config.Usagef("%w; see %s --help", argsFault(cmd, args), cmd.CommandPath())
 		}
-	}
-	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
 	}
 }
 

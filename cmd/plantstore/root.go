@@ -87,7 +87,7 @@ over the file. "plantstore config" prints the settings in force.`,
 		newConsole(p), newHealth(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
-	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add them later
+	root.InitDefaultCompletionCmd() // before complete; Cobra would add them later
 	root.InitDefaultHelpCmd()
 	for _, sub := range root.Commands() {
 		switch sub.Name() {
@@ -99,15 +99,21 @@ over the file. "plantstore config" prints the settings in force.`,
 			sub.Run, sub.RunE = nil, showHelp // Cobra's own help succeeds for an unknown command
 		}
 	}
-	for _, cmd := range root.Commands() {
-		if !cmd.Runnable() { // a group; Cobra checks the arguments of a command that runs
-			cmd.Args = cobra.NoArgs
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	}
-	checkArgs(root)
-	bindCompletion(root)
+	complete(root)
 	return root
+}
+
+// complete completes a command and its subcommands, when all of them have their flags.
+func complete(cmd *cobra.Command) {
+	if !cmd.Runnable() { // a group; Cobra checks the arguments of a command that runs
+		cmd.Args = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	checkArgs(cmd)
+	bindCompletion(cmd)
+	for _, sub := range cmd.Commands() {
+		complete(sub)
+	}
 }
 
 // showHelp prints the help of the command that the arguments name.
