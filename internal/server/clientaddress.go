@@ -21,7 +21,6 @@ func (p proxies) trust(address netip.Addr) bool {
 const (
 	hopsMax     = 16  // elements between the client and the server
 	hopBytesMax = 512 // of an element
-	hopPairsMax = 8   // parameters of an element of Forwarded
 )
 
 // client returns the address of the client of a request: the peer of the connection, unless the peer is a trusted
@@ -99,34 +98,32 @@ func (h *handler) clientText(r *http.Request) string {
 // listedAddress parses an element of X-Forwarded-For, which no standard defines: an IPv4 address, or an IPv6 address
 // with or without brackets, and from some proxies a port after it.
 func listedAddress(element string) (netip.Addr, bool) {
-	if strings.Count(element, ":") > 1 && !strings.HasPrefix(element, "[") {
-		return plainAddress(element) // an IPv6 address without brackets has no port
+	if strings.Count(element, ":") == 1 || strings.HasPrefix(element, "[") {
+		return nodeAddress(element)
 	}
-	return nodeAddress(element, false)
+	address, err := netip.ParseAddr(element)
+	return address.Unmap(), err == nil && address.Zone() == ""
 }
 
 // forwardedAddress returns the parameter "for" of an element of Forwarded, whose parameters have semicolons between
 // them (RFC 7239 section 4).
-func forwardedAddress(element string) (address netip.Addr, ok bool) {
-	var names [hopPairsMax]string
+func forwardedAddress(element string) (netip.Addr, bool) {
 	node := ""
-	for i := range names {
+	for more := true; more; {
 		name, value, rest, ok := forwardedPair(element)
-		isName := func(other string) bool { return strings.EqualFold(other, name) }
-		if !ok || slices.ContainsFunc(names[:i], isName) { // section 4: each parameter at most once
+		isNode := strings.EqualFold(name, "for")
+		if !ok || isNode && node != "" { // section 4: each parameter at most once
 			return netip.Addr{}, false
 		}
-		if names[i] = name; strings.EqualFold(name, "for") {
+		if isNode {
 			node = value
 		}
-		if rest == "" {
-			return nodeAddress(node, true)
-		}
-		if element, ok = strings.CutPrefix(rest, ";"); !ok {
+		if element, more = strings.CutPrefix(rest, ";"); !more && rest != "" {
 			return netip.Addr{}, false
 		}
 	}
-	return netip.Addr{}, false
+	node, _, _ = strings.Cut(node, ":_") // an obfuscated port
+	return nodeAddress(node)
 }
 
 // forwardedPair parses the first parameter of an element: a token, an equals sign, and a token or a quoted string.
@@ -158,39 +155,12 @@ func tokenBytes(text string) int {
 }
 
 // nodeAddress parses a node of RFC 7239 section 6: an IPv4 address, or an IPv6 address in brackets, with or without a
-// port. An obfuscated identifier or "unknown" has no address. obfuscated allows an obfuscated port.
-func nodeAddress(node string, obfuscated bool) (netip.Addr, bool) {
-	host, port := node, ""
-	if i := strings.LastIndexByte(node, ':'); i > strings.LastIndexByte(node, ']') {
-		host, port = node[:i], node[i+1:]
-		if !validPort(port, obfuscated) {
-			return netip.Addr{}, false
-		}
+// port. An obfuscated identifier or "unknown" has no address. A zone is invalid, because it has a meaning only on the
+// machine of the proxy. An IPv4-mapped IPv6 address becomes an IPv4 address.
+func nodeAddress(node string) (netip.Addr, bool) {
+	if strings.LastIndexByte(node, ':') <= strings.LastIndexByte(node, ']') {
+		node += ":0" // it has no port
 	}
-	inside, bracket := strings.CutPrefix(host, "[")
-	if bracket {
-		if inside, bracket = strings.CutSuffix(inside, "]"); !bracket {
-			return netip.Addr{}, false
-		}
-	}
-	address, ok := plainAddress(inside)
-	return address, ok && bracket == strings.Contains(inside, ":")
-}
-
-func validPort(port string, obfuscated bool) bool {
-	if name, ok := strings.CutPrefix(port, "_"); ok {
-		return obfuscated && name != "" && hasOnly(name, alphanumeric+"._-")
-	}
-	const digitsMax = 5
-	return port != "" && len(port) <= digitsMax && hasOnly(port, "0123456789")
-}
-
-// plainAddress parses an IP address without a zone: a zone has a meaning only on the machine of the proxy. An
-// IPv4-mapped IPv6 address becomes an IPv4 address.
-func plainAddress(text string) (netip.Addr, bool) {
-	address, err := netip.ParseAddr(text)
-	if err != nil || address.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	return address.Unmap(), true
+	at, err := netip.ParseAddrPort(node)
+	return at.Addr().Unmap(), err == nil && at.Addr().Zone() == ""
 }

@@ -72,7 +72,7 @@ func TestClientAddress(t *testing.T) {
 		{"a quoted address", proxy, peer, []string{`"203.0.113.9"`}},
 		{"a space inside", proxy, peer, []string{"203.0.113.9 203.0.113.8"}},
 		{"no port", proxy, peer, []string{"203.0.113.9:"}},
-		{"a long port", proxy, peer, []string{"203.0.113.9:000080"}},
+		{"a large port", proxy, peer, []string{"203.0.113.9:65536"}},
 		{"a name as port", proxy, peer, []string{"203.0.113.9:http"}},
 		{"an obfuscated port", proxy, peer, []string{"203.0.113.9:_http"}},
 		{"IPv4 in brackets", proxy, peer, []string{"[203.0.113.9]"}},
@@ -137,7 +137,6 @@ func TestForwarded(t *testing.T) {
 		{"no for", peer, []string{"by=203.0.113.43;proto=http"}},
 		{"for twice", peer, []string{"for=192.0.2.43;for=192.0.2.44"}},
 		{"for twice in two cases", peer, []string{"for=192.0.2.43;For=192.0.2.44"}},
-		{"proto twice", peer, []string{"for=192.0.2.43;proto=http;proto=https"}},
 		{"empty for", peer, []string{"for="}},
 		{"empty quoted for", peer, []string{`for=""`}},
 		{"no value", peer, []string{"for"}},
@@ -149,7 +148,6 @@ func TestForwarded(t *testing.T) {
 		{"text after the quote", peer, []string{`for="192.0.2.43"x`}},
 		{"quoted pair in for", peer, []string{`for="192.0.2.4\3"`}},
 		{"control character", peer, []string{"for=192.0.2.43\x00"}},
-		{"nine parameters", peer, []string{"a=1;b=1;c=1;d=1;e=1;f=1;g=1;h=1;for=192.0.2.43"}},
 		{"long element", peer, []string{"for=192.0.2.43;host=" + strings.Repeat("a", 500)}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
