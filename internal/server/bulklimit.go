@@ -19,71 +19,58 @@ const (
 
 // bulkLimit limits the requests with Route.Bulk, so that slow clients of one credential do not keep other clients out.
 type bulkLimit struct {
-	all chan struct{} // semaphore of all requests
-
-	mu           sync.Mutex
-	byCredential map[int64]*credentialLimit // of credentials with a request; guarded by mu
-}
-
-type credentialLimit struct {
-	running chan struct{} // semaphore
-	users   int           // requests that run or wait; guarded by bulkLimit.mu
+	mu           sync.Mutex // guards the rest
+	running      int
+	byCredential map[int64]int // running requests; never 0
+	released     chan struct{} // closed and replaced by release
 }
 
 func newBulkLimit() *bulkLimit {
-	return &bulkLimit{all: make(chan struct{}, bulkMax), byCredential: map[int64]*credentialLimit{}}
+	return &bulkLimit{byCredential: map[int64]int{}, released: make(chan struct{})}
 }
 
-// acquire waits until a request may begin. The request calls release at its end. The error is a *plant.Error. Requests
-// without a credential have only the limit of all requests.
-func (l *bulkLimit) acquire(ctx context.Context, principal auth.Principal) (release func(), err error) {
+// acquire waits until a request may begin. The request calls release at its end. The error is a *plant.Error.
+func (l *bulkLimit) acquire(ctx context.Context, principal auth.Principal) error {
 	ctx, cancel := context.WithTimeout(ctx, bulkWait)
 	defer cancel()
-	releaseOwn := func() {}
-	if principal != (auth.Principal{}) {
-		own := l.join(principal.TokenID)
-		select {
-		case own.running <- struct{}{}:
-		case <-ctx.Done():
-			l.leave(principal.TokenID)
-			return nil, plant.Errorf(plant.CodeTooManyAtOnce,
-				"this credential runs 2 searches, exports or pages of plants already; wait for the end of one")
+	for {
+		released, err := l.try(principal)
+		if err == nil {
+			return nil
 		}
-		releaseOwn = func() {
-			<-own.running
-			l.leave(principal.TokenID)
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return err
 		}
 	}
-	select {
-	case l.all <- struct{}{}:
-	case <-ctx.Done():
-		releaseOwn()
-		return nil, plant.Errorf(plant.CodeSearchesRunning,
+}
+
+// try counts a request. With an error, the request may try again when the channel is closed. Requests without a
+// credential have only the limit of all requests.
+func (l *bulkLimit) try(principal auth.Principal) (released <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case principal != (auth.Principal{}) && l.byCredential[principal.TokenID] == bulkPerCredential:
+		return l.released, plant.Errorf(plant.CodeTooManyAtOnce,
+			"this credential runs 2 searches, exports or pages of plants already; wait for the end of one")
+	case l.running == bulkMax:
+		return l.released, plant.Errorf(plant.CodeSearchesRunning,
 			"too many searches, exports and pages of plants run at the same time; send the request again")
 	}
-	return func() {
-		<-l.all
-		releaseOwn()
-	}, nil
+	l.running++
+	l.byCredential[principal.TokenID]++
+	return nil, nil
 }
 
-func (l *bulkLimit) join(credential int64) *credentialLimit {
+func (l *bulkLimit) release(principal auth.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := l.byCredential[credential]
-	if own == nil {
-		own = &credentialLimit{running: make(chan struct{}, bulkPerCredential)}
-		l.byCredential[credential] = own
+	l.running--
+	if l.byCredential[principal.TokenID]--; l.byCredential[principal.TokenID] == 0 {
+		delete(l.byCredential, principal.TokenID)
 	}
-	own.users++
-	return own
-}
-
-func (l *bulkLimit) leave(credential int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	own := l.byCredential[credential]
-	if own.users--; own.users == 0 {
-		delete(l.byCredential, credential)
-	}
+	close(l.released)
+	l.released = make(chan struct{})
 }

@@ -156,11 +156,10 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		return h.quotas.handle(rec, r, principal, route.Handle)
 	}
 	if route.Bulk {
-		release, err := h.bulk.acquire(r.Context(), principal)
-		if err != nil {
+		if err := h.bulk.acquire(r.Context(), principal); err != nil {
 			return err
 		}
-		defer release()
+		defer h.bulk.release(principal)
 	}
 	if h.guard != nil && rec.scope != 0 {
 		return h.watched(rec, r, principal)
