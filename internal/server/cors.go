@@ -6,16 +6,9 @@ import (
 	"strings"
 )
 
-// origins are the origins whose pages may call the listener (the CORS protocol of the Fetch standard). The zero value
-// allows none and adds no headers.
-type origins struct {
-	any  bool
-	list []string
-}
-
-func newOrigins(list []string) origins {
-	return origins{any: slices.Contains(list, "*"), list: list}
-}
+// origins are the origins whose pages may call the listener (the CORS protocol of the Fetch standard), or "*" for all.
+// The zero value allows none and adds no headers.
+type origins []string
 
 // exposed are the response headers that a page of an allowed origin may read, besides the safelisted ones.
 const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, Traceresponse, WWW-Authenticate, " +
@@ -24,16 +17,16 @@ const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, 
 // preflight adds the CORS headers to a response. If the request is a preflight of an allowed origin, it writes the
 // whole response and returns true.
 func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
-	if !o.any && len(o.list) == 0 {
+	if len(o) == 0 {
 		return false
 	}
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	origin := r.Header.Get("Origin")
-	if origin == "" || !o.any && !slices.Contains(o.list, strings.ToLower(origin)) {
+	origin, all := r.Header.Get("Origin"), slices.Contains(o, "*")
+	if origin == "" || !all && !slices.Contains(o, strings.ToLower(origin)) {
 		return false
 	}
-	if o.any {
+	if all {
 		origin = "*"
 	}
 	h.Set("Access-Control-Allow-Origin", origin)

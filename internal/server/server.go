@@ -144,7 +144,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 		routes:    routes,
 		store:     c.Store,
 		audit:     c.Audit,
-		origins:   newOrigins(c.CORSOrigins),
+		origins:   c.CORSOrigins,
 		notFound:  "this path does not exist; check the path and the base URL",
 		limits:    c.Limits,
 		proxies:   c.TrustedProxies,
