@@ -115,15 +115,8 @@ const mediaType = "application/json"
 
 func isJSON(contentType string) bool {
 	media, params, err := mime.ParseMediaType(contentType)
-	if err != nil || media != mediaType {
-		return false
-	}
-	for name, value := range params {
-		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return false
-		}
-	}
-	return true
+	onlyUTF8 := len(params) == 0 || len(params) == 1 && strings.EqualFold(params["charset"], "utf-8")
+	return err == nil && media == mediaType && onlyUTF8
 }
 
 // buffer is a byte slice that requests reuse.
