@@ -60,27 +60,21 @@ const retryAfterSeconds = "1"
 // writeError writes an error response with the headers of its status and code.
 func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	h := w.Header()
-	switch e.Code.Status() {
-	case http.StatusUnauthorized:
-		h["Www-Authenticate"] = []string{challenge(e, scope)}
-	case http.StatusRequestTimeout:
-		h["Connection"] = []string{"close"} // RFC 9110 section 15.5.9
-	case http.StatusInternalServerError, http.StatusServiceUnavailable:
-		h["Retry-After"] = []string{retryAfterSeconds}
-	case http.StatusTooManyRequests:
-		if h["Retry-After"] == nil {
-			h["Retry-After"] = []string{retryAfterSeconds}
-		}
-	}
 	switch e.Code {
-	case plant.CodeAuthMalformed, plant.CodeScopeMissing:
+	case plant.CodeCredentialMissing, plant.CodeCredentialInvalid, plant.CodeAuthMalformed, plant.CodeScopeMissing:
 		h["Www-Authenticate"] = []string{challenge(e, scope)}
+	case plant.CodeRequestTimeout:
+		h["Connection"] = []string{"close"} // RFC 9110 section 15.5.9
 	case plant.CodeMediaType:
 		h["Accept"] = []string{mediaType} // RFC 9110 section 15.5.16
 	case plant.CodeContentEncoding:
 		h["Accept-Encoding"] = []string{"identity"} // RFC 9110 section 15.5.16
 	}
-	WriteJSON(w, e.Code.Status(), AppendError(nil, e))
+	status := e.Code.Status()
+	if h["Retry-After"] == nil && (status == http.StatusTooManyRequests || status >= http.StatusInternalServerError) {
+		h["Retry-After"] = []string{retryAfterSeconds}
+	}
+	WriteJSON(w, status, AppendError(nil, e))
 }
 
 // challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no error code if the request has no
