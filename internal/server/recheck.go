@@ -116,7 +116,7 @@ type ending struct {
 	mu    sync.Mutex   // guards the fields below, and the order of write deadlines
 	began bool         // the status was written
 	cause *plant.Error // why the request has ended; nil: it has not
-	cut   bool         // the response had begun, so nothing more is written
+	cut   bool         // the response had begun, so its write deadline stays in the past
 }
 
 // begin records that the status is written.
@@ -126,7 +126,7 @@ func (e *ending) begin() {
 	e.began = true
 }
 
-// end ends a response that has begun, and the write that waits for the client.
+// end ends a response that has begun: the write that waits for the client, and all further ones.
 func (e *ending) end(cause *plant.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,16 +134,6 @@ func (e *ending) end(cause *plant.Error) {
 	if e.cut {
 		_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // fails if the client has disconnected
 	}
-}
-
-// writeError returns the error of a write; nil: the response goes on.
-func (e *ending) writeError() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cut {
-		return e.cause
-	}
-	return nil
 }
 
 // setWriteDeadline sets the write deadline, unless the response has ended.

@@ -96,11 +96,6 @@ func (rec *responseRecorder) Write(p []byte) (int, error) {
 	if rec.status == 0 {
 		rec.begin(http.StatusOK)
 	}
-	if rec.ending != nil {
-		if err := rec.ending.writeError(); err != nil {
-			return 0, err
-		}
-	}
 	n, err := rec.ResponseWriter.Write(p)
 	rec.bytes += n
 	return n, err
