@@ -199,25 +199,3 @@ func (at *resource) match(r *http.Request) bool {
 	}
 	return true
 }
-
-// overview returns the paths, separated by commas. It omits paths below a directory, paths of an API other than its
-// document, and pages other than the first one.
-func (rs routes) overview() string {
-	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs.byPath)), func(path string) bool {
-		if rs.byPath[path].first.Page {
-			return path != "/"
-		}
-		for i := 1; i < len(path)-1; i++ {
-			if path[i] != '/' {
-				continue
-			}
-			directory := path[:i+1]
-			document := directory + "openapi.json"
-			if rs.byPath[directory] != nil || rs.byPath[document] != nil && path != document {
-				return true
-			}
-		}
-		return false
-	})
-	return strings.Join(list, ", ")
-}

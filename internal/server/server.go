@@ -123,7 +123,8 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
 	admin.bulk = newBulkLimit()
-	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
+	admin.notFound = "this path does not exist on the admin listener, which has the console at /, " +
+		"the admin API at /api/v1, and /livez, /readyz and /metrics"
 	return public, admin, nil
 }
 

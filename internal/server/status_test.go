@@ -9,7 +9,8 @@ import (
 
 const (
 	textNotFound      = "this path does not exist; check the path and the base URL"
-	textAdminNotFound = "this path does not exist on the admin listener; its paths are /livez, /metrics, /readyz"
+	textAdminNotFound = "this path does not exist on the admin listener, which has the console at /, " +
+		"the admin API at /api/v1, and /livez, /readyz and /metrics"
 )
 
 func TestNotFound(t *testing.T) { overBoth(t, testNotFound) }
