@@ -128,12 +128,9 @@ func staticRoutes() ([]server.Route, error) {
 	}
 	var routes []server.Route
 	for name, content := range files {
-		handle, err := server.StaticFile(types[path.Ext(name)], content)
-		if err != nil {
-			return nil, err
-		}
 		routes = append(routes, server.Route{
-			Method: "GET", Path: "/static/" + name, Open: true, Untimed: true, Background: true, Handle: handle,
+			Method: "GET", Path: "/static/" + name, Open: true, Untimed: true, Background: true,
+			Handle: server.StaticFile(types[path.Ext(name)], content),
 		})
 	}
 	return routes, nil

@@ -70,11 +70,9 @@ func documentRoutes(document *apidoc.Document, base string) ([]Route, error) {
 		{"/docs/apidoc.css", "text/css; charset=utf-8", apidoc.Style},
 		{"/docs/leaf.svg", "image/svg+xml", apidoc.Icon},
 	} {
-		handle, err := StaticFile(f.contentType, f.content)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Route{Method: "GET", Path: base + f.path, Open: true, Untimed: true, Handle: handle})
+		list = append(list, Route{
+			Method: "GET", Path: base + f.path, Open: true, Untimed: true, Handle: StaticFile(f.contentType, f.content),
+		})
 	}
 	return list, nil
 }
