@@ -10,13 +10,6 @@ import (
 	"plantstore/internal/server"
 )
 
-func TestZeroConfig(t *testing.T) {
-	t.Parallel()
-	if _, _, err := server.New(server.Config{}); err == nil {
-		t.Error("New: got no error without a store and a base URL")
-	}
-}
-
 // Without a log and a registry the servers respond, but log nothing and have no
 // /metrics.
 func TestConfigWithoutLogAndMetrics(t *testing.T) {

@@ -19,9 +19,6 @@ var documentSource []byte
 // newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess,
 // the server in the document is relative to the document, so that it is right for every client.
 func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Document, error) {
-	if baseURL.Scheme == "" || baseURL.Host == "" {
-		return nil, fmt.Errorf("base URL must have a scheme and a host; got %q", baseURL.Redacted())
-	}
 	// Omit credentials, query and fragment. Paths begin with a slash, so the base ends without one.
 	path := strings.TrimRight(baseURL.EscapedPath(), "/")
 	base := baseURL.Scheme + "://" + baseURL.Host + path

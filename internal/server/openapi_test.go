@@ -155,19 +155,6 @@ func TestDocumentWithGuessedBaseURL(t *testing.T) {
 	}
 }
 
-func TestDocumentRefusesRelativeBaseURL(t *testing.T) {
-	t.Parallel()
-	for _, base := range []string{"", "/store", "plants.example", "//plants.example"} {
-		parsed, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := server.NewDocument(parsed, false, server.Limits{}); err == nil {
-			t.Errorf("%q: got no error", base)
-		}
-	}
-}
-
 func TestDocumentHasTheCatalogue(t *testing.T) {
 	t.Parallel()
 	data := decodeJSON(t, newDocument(t, "https://plants.example").JSON)

@@ -103,16 +103,3 @@ func TestAdminListenerLimits(t *testing.T) {
 		t.Errorf("large head: got %d, want 431", got)
 	}
 }
-
-// New refuses a base URL without a host, which the API document requires.
-func TestBaseURLWithoutHost(t *testing.T) {
-	t.Parallel()
-	h := start(t)
-	c := h.config
-	c.Metrics = nil
-	c.BaseURL = c.BaseURL.ResolveReference(c.BaseURL)
-	c.BaseURL.Host = ""
-	if _, _, err := server.New(c); err == nil {
-		t.Error("got no error")
-	}
-}

@@ -5,7 +5,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -69,9 +68,6 @@ const headerSlack = 4 << 10
 
 // New returns the servers of the public and the admin listener.
 func New(c Config) (public, admin *Server, err error) {
-	if c.Store == nil || c.BaseURL == nil {
-		return nil, nil, errors.New("server: Store and BaseURL are required")
-	}
 	metrics := newMetrics(cmp.Or(c.Metrics, prometheus.NewRegistry()))
 	publicHandler, adminHandler, err := newHandlers(c, metrics)
 	if err != nil {
