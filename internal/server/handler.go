@@ -29,7 +29,7 @@ type handler struct {
 	store     *writepath.Store
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
-	guard     *guard   // nil: any Host and Origin is allowed
+	guard     *guard   // of the admin listener; nil: any Host and Origin is allowed
 	browser   *Browser // of the admin listener; nil: none
 	audit     *audit.Recorder
 	notFound  string // the message about a path without a route
@@ -40,8 +40,6 @@ type handler struct {
 	bulk      *bulkLimit    // of the admin listener
 	tracer    *trace.Tracer // nil: off
 	public    *handler      // of the public listener; nil on the public listener
-
-	detectsDisconnects bool // a disconnect cancels the context of its request
 }
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.
@@ -66,7 +64,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// and so may an HTTP/1.0 request with Transfer-Encoding; the server must close its connection. net/http removes
 		// one of the two headers.
 		header["Connection"] = []string{"close"}
-	} else if c != nil && !h.detectsDisconnects {
+	} else if c != nil && h.guard == nil { // only on the admin listener a disconnect cancels the context of its request
 		c.SetResponding(true)
 		defer c.SetResponding(false)
 	}

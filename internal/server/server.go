@@ -117,8 +117,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
-	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
-	admin.bulk = newBulkLimit()
+	admin.guard, admin.bulk = &guard{hosts: hosts}, newBulkLimit()
 	admin.notFound = "this path does not exist on the admin listener, which has the console at /, " +
 		"the admin API at /api/v1, and /livez, /readyz and /metrics"
 	return public, admin, nil
