@@ -53,9 +53,6 @@ func (h *handler) authorizeBearer(
 // once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
 // store has in memory always works: clients share an address, and one of them must not lock out the others.
 func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
-	if h.failures == nil {
-		return h.store.Authenticate(r.Context(), credential)
-	}
 	principal, err := h.store.AuthenticateKnown(r.Context(), credential)
 	if !isInvalid(err) {
 		return principal, err
