@@ -46,8 +46,11 @@ func crossSite(rule, value string) error {
 // allows reports whether the Host of the request names the listener. It ignores the port: a forwarded port differs, and
 // DNS rebinding cannot change it.
 func (g guard) allows(r *http.Request) bool {
-	host, ok := parseHost(withoutPort(r.Host))
+	host, ok := strings.CutSuffix(strings.TrimRight(r.Host, "0123456789"), ":")
 	if !ok {
+		host = r.Host // it has no port
+	}
+	if host, ok = parseHost(host); !ok {
 		return false
 	}
 	if host == "localhost" || slices.Contains(g.hosts, host) {
@@ -65,17 +68,6 @@ func (g guard) allows(r *http.Request) bool {
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
-}
-
-// withoutPort returns a Host without its port of decimal digits.
-func withoutPort(host string) string {
-	if strings.HasSuffix(host, "]") {
-		return host
-	}
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && hasOnly(host[i+1:], "0123456789") {
-		return host[:i]
-	}
-	return host
 }
 
 // parseHost returns the canonical form of a host name or IP address: lower case, without the final dot, an IPv6 address
