@@ -31,17 +31,13 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 	if !rec.span.Sampled() {
 		return
 	}
-	method := loggedMethod(r.Method)
-	if method == unknownMethod {
-		method = "_OTHER" // as the semantic conventions of HTTP require
+	method, name := r.Method, r.Method
+	if loggedMethod(method) == unknownMethod {
+		method, name = "_OTHER", "HTTP" // as the semantic conventions of HTTP require
 	}
 	scheme, version := "http", "1."+strconv.Itoa(r.ProtoMinor)
 	if rec.secure() {
 		scheme = "https"
-	}
-	name := method
-	if method == "_OTHER" {
-		name = "HTTP"
 	}
 	if rec.route != nil {
 		name += " " + rec.route.Path
