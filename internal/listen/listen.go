@@ -49,7 +49,6 @@ type Listener struct {
 	strangers  *strangers
 	lines      limit.LogLines // by reason
 
-	busy    chan struct{}      // has an element if the sweeper must look at the connections; buffers one
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop
 	sweeper sync.WaitGroup
@@ -73,7 +72,7 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 		registerer: c.Metrics, metrics: newMetrics(c.Metrics, c.Name),
 		open:      registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
 		strangers: newStrangers(),
-		busy:      make(chan struct{}, 1), retired: make(chan struct{}),
+		retired:   make(chan struct{}),
 	}
 	if c.ProxyProtocol {
 		l.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
@@ -192,36 +191,19 @@ func (l *Listener) admit(c *Conn) bool {
 		l.refuse(refused)
 		return false
 	}
-	if l.open.crowded() {
-		l.wake()
-	}
 	return true
-}
-
-// wake starts a sweep.
-func (l *Listener) wake() {
-	select {
-	case l.busy <- struct{}{}:
-	default:
-	}
 }
 
 // sweep evicts connections while there are many.
 func (l *Listener) sweep(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.busy:
-		}
-		ticker := time.NewTicker(sweepEvery)
-		for again := true; again && ctx.Err() == nil; again = l.open.crowded() {
+		case <-ticker.C:
 			l.evict(l.open.sweep())
-			select {
-			case <-ctx.Done():
-			case <-ticker.C: // even after the last sweep, so that clients cannot cause more of them
-			}
 		}
-		ticker.Stop()
 	}
 }

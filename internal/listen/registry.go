@@ -148,7 +148,7 @@ func (r *registry) sweep() []*Conn {
 	defer r.mu.Unlock()
 	now := clock()
 	var victims []*Conn
-	if limit := r.limits.Incomplete; limit > 0 {
+	if limit := r.limits.Incomplete; limit > 0 && len(r.conns) > limit {
 		found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
 		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
 	}
@@ -168,15 +168,6 @@ func (r *registry) idleTime(n int) time.Duration {
 	limit := r.limits.Connections
 	upper := limit - limit/2
 	return time.Duration(float64(r.limits.IdleTimeout) * float64(min(max(limit-n, 0), upper)) / float64(upper))
-}
-
-// crowded reports whether a sweep may find connections to evict.
-func (r *registry) crowded() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := len(r.conns)
-	return r.limits.Incomplete > 0 && n > r.limits.Incomplete ||
-		r.limits.Connections > 0 && n > r.limits.Connections/2
 }
 
 // candidate is a connection that may be evicted if its state is still the same.
