@@ -3,7 +3,6 @@ package listen
 import (
 	"io"
 	"net/netip"
-	"sync"
 	"time"
 
 	"plantstore/internal/limit"
@@ -29,9 +28,6 @@ const (
 type strangers struct {
 	units *limit.Buckets[limit.Network]
 	known *limit.Buckets[limit.Network] // an empty bucket is known; if too many networks are known, all are
-
-	mu   sync.Mutex
-	news chan struct{} // closed and replaced when a network becomes known; guarded by mu
 }
 
 func newStrangers() *strangers {
@@ -39,29 +35,13 @@ func newStrangers() *strangers {
 	return &strangers{
 		units: limit.NewBuckets[limit.Network](units, 1, strangerInterval, networksMax),
 		known: limit.NewBuckets[limit.Network](1, 1, knownFor, networksMax),
-		news:  make(chan struct{}),
 	}
 }
 
 // admit makes a network known.
-func (s *strangers) admit(n limit.Network) {
-	if !s.known.Take(n).Taken {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.news)
-	s.news = make(chan struct{})
-}
+func (s *strangers) admit(n limit.Network) { s.known.Take(n) }
 
 func (s *strangers) isKnown(n limit.Network) bool { return s.known.Wait(n) > 0 }
-
-// changed returns a channel that is closed when a network becomes known.
-func (s *strangers) changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.news
-}
 
 // charge takes a unit of a network. It returns the time until the unit is available, and false if that is too long.
 func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
@@ -80,7 +60,6 @@ func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
 func (c *Conn) chargeNew() error {
 	l := c.listener
 	c.charged = true
-	news := l.strangers.changed()
 	wait, ok := l.strangers.charge(c.network)
 	if wait == 0 {
 		return nil
@@ -88,7 +67,7 @@ func (c *Conn) chargeNew() error {
 	l.limited(addressOf(c.RemoteAddr()))
 	end := time.NewTimer(wait)
 	defer end.Stop()
-	check := time.NewTicker(time.Second) // ends the wait if the server has closed the connection
+	check := time.NewTicker(time.Second)
 	defer check.Stop()
 	for {
 		select {
@@ -98,16 +77,14 @@ func (c *Conn) chargeNew() error {
 			}
 			l.metrics.refused[stranger].Inc()
 			return io.EOF
-		case <-news:
-			if l.strangers.isKnown(c.network) {
-				return nil
-			}
-			news = l.strangers.changed()
 		case <-l.retired:
 			return io.EOF
 		case <-check.C:
-			if !l.open.contains(c) {
+			if !l.open.contains(c) { // the server has closed it
 				return io.EOF
+			}
+			if l.strangers.isKnown(c.network) {
+				return nil
 			}
 		}
 	}
