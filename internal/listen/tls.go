@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,7 +122,8 @@ func (c *Conn) failHandshake(cause error) {
 	}
 	l.tls.handshakes.WithLabelValues("failed").Inc()
 	other, ok := errors.AsType[tls.RecordHeaderError](cause)
-	if ok && other.Conn != nil && looksLikeHTTP(other.RecordHeader) {
+	const startBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ /" // of a request of HTTP
+	if ok && other.Conn != nil && strings.Trim(string(other.RecordHeader[:]), startBytes) == "" {
 		cause = errors.New("the client does not use TLS")
 		const text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 		_ = c.SetWriteDeadline(time.Now().Add(handshakeWriteMax))
@@ -131,14 +133,4 @@ func (c *Conn) failHandshake(cause error) {
 		l.log.Info("TLS handshakes failed",
 			"listener", l.name, "connections", n, "client", addressOf(c.RemoteAddr()).String(), "error", cause)
 	}
-}
-
-// looksLikeHTTP reports whether the first bytes of a connection are a method of HTTP and not a TLS record.
-func looksLikeHTTP(first [5]byte) bool {
-	for _, b := range first {
-		if (b < 'A' || b > 'Z') && b != ' ' && b != '/' {
-			return false
-		}
-	}
-	return true
 }
