@@ -52,7 +52,7 @@ func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 	c.setState(Incomplete)
 	c.reading.init(net.Conn.SetReadDeadline)
 	c.writing.init(net.Conn.SetWriteDeadline)
-	if l.proxies.trust(tcp.RemoteAddr()) {
+	if l.headerTimeout > 0 && contains(l.open.limits.Proxies, addressOf(tcp.RemoteAddr())) {
 		c.header = &proxyHeader{}
 	}
 	if l.tls != nil {
@@ -162,7 +162,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // many connections.
 func (c *Conn) awaitHeader() error {
 	c.header.once.Do(func() {
-		err := c.header.read(c.tcp, c.listener.proxies.timeout)
+		err := c.header.read(c.tcp, c.listener.headerTimeout)
 		if err == nil {
 			client := c.header.client
 			if client == nil {

@@ -281,8 +281,8 @@ func TestConnectionsPerClientOfAProxy(t *testing.T) {
 	t.Parallel()
 	proxy := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	s := serve(t, listen.Config{
-		ProxyProtocol: true, TrustedProxies: proxy, HeaderTimeout: time.Minute,
-		Limits: listen.Limits{PerAddress: 1, Unlimited: proxy},
+		ProxyProtocol: true, HeaderTimeout: time.Minute,
+		Limits: listen.Limits{PerAddress: 1, Proxies: proxy},
 	})
 	for _, row := range []struct {
 		header  string

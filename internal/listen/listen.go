@@ -9,7 +9,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -29,11 +28,10 @@ type Config struct {
 	Log     *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // of the metrics of connections; nil: none
 
-	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from a trusted proxy.
+	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from Limits.Proxies.
 	// The bytes of a header from another address are data.
-	ProxyProtocol  bool
-	TrustedProxies []netip.Prefix
-	HeaderTimeout  time.Duration // for a PROXY header to arrive
+	ProxyProtocol bool
+	HeaderTimeout time.Duration // for a PROXY header to arrive
 }
 
 // Listener is a listener whose connections have the type *Conn.
@@ -44,10 +42,11 @@ type Listener struct {
 	registerer prometheus.Registerer // nil: none
 	open       registry
 	metrics    metrics
-	proxies    proxies   // that send a PROXY header
 	tls        *tlsLayer // nil: no TLS
 	strangers  *strangers
 	lines      limit.LogLines // by reason
+
+	headerTimeout time.Duration // for the PROXY header of a proxy; 0: there is none
 
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop
@@ -75,7 +74,7 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 		retired:   make(chan struct{}),
 	}
 	if c.ProxyProtocol {
-		l.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
+		l.headerTimeout = c.HeaderTimeout
 	}
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	l.ended = ctx.Done()

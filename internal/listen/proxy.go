@@ -16,18 +16,6 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxies are the peers that send the address of their client in a PROXY header (HAProxy's proxy-protocol.txt, versions
-// 1 and 2).
-type proxies struct {
-	trusted []netip.Prefix
-	timeout time.Duration // for a header to arrive
-}
-
-// trust reports whether the peer of a connection is a trusted proxy.
-func (p proxies) trust(peer net.Addr) bool {
-	return contains(p.trusted, addressOf(peer))
-}
-
 func contains(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
@@ -42,7 +30,8 @@ func addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// proxyHeader is the PROXY header of a connection from a trusted proxy.
+// proxyHeader is the PROXY header of a connection from a trusted proxy, with the address of its client (HAProxy's
+// proxy-protocol.txt, versions 1 and 2).
 type proxyHeader struct {
 	once   sync.Once     // reads the header and sets the other fields
 	client net.Addr      // nil: the header names none, so the client is the proxy itself

@@ -218,7 +218,8 @@ func TestProxyHeaderFromAnotherAddress(t *testing.T) {
 func serveProxies(t *testing.T, timeout time.Duration) *served {
 	t.Helper()
 	return serve(t, listen.Config{
-		ProxyProtocol: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HeaderTimeout: timeout,
+		ProxyProtocol: true, HeaderTimeout: timeout,
+		Limits: listen.Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 	})
 }
 

@@ -23,7 +23,7 @@ type Limits struct {
 	PerAddress int
 	// Unlimited are addresses without PerAddress.
 	Unlimited []netip.Prefix
-	// Proxies are the addresses of proxies. No limit of one client applies to them.
+	// Proxies are the addresses of trusted proxies. No limit of one client applies to them.
 	Proxies []netip.Prefix
 
 	// Incomplete are the connections whose request or response has been incomplete for more than incompleteGrace.

@@ -71,7 +71,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	v.onClose(h.close)
 	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
 		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s, v.log),
-		ProxyProtocol: s.Proxies.Protocol, TrustedProxies: s.Proxies.Prefixes(), HeaderTimeout: s.RequestTimeout,
+		ProxyProtocol: s.Proxies.Protocol, HeaderTimeout: s.RequestTimeout,
 	}); err != nil {
 		return err
 	}

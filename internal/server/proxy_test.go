@@ -23,7 +23,7 @@ func TestProxyProtocol(t *testing.T) {
 	}
 	l, err := listen.Listen(t.Context(), listen.Config{
 		Address: "127.0.0.1:0", ProxyProtocol: true, HeaderTimeout: wait,
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Limits: listen.Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 	})
 	if err != nil {
 		t.Fatal(err)
