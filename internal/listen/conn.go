@@ -31,9 +31,8 @@ type Conn struct {
 	waiting State      // the state when serving is 0
 
 	// Guarded by the registry.
-	index       int   // in registry.conns; -1: not there
-	claimed     bool  // counted in registry.byNetwork
-	evictedFrom State // the state in which the connection was evicted
+	index   int  // in registry.conns; -1: not there
+	claimed bool // counted in registry.byNetwork
 
 	// Set by registry.claim, before the first read of data.
 	network limit.Network // of the client

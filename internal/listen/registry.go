@@ -51,7 +51,7 @@ type registry struct {
 }
 
 // add adds a connection. If the limit is reached, it first removes connections, which the caller must evict.
-func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
+func (r *registry) add(c *Conn) (evicted []candidate, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) >= limit {
@@ -125,7 +125,7 @@ func (r *registry) has(s State) bool {
 // makeRoom removes connections for new ones: a few that have been incomplete for more than incompleteGrace, otherwise a
 // few idle ones. The search reads every connection, so it frees several places, and does not repeat at once if it finds
 // none.
-func (r *registry) makeRoom() []*Conn {
+func (r *registry) makeRoom() []candidate {
 	now := clock()
 	if now < r.fullUntil {
 		return nil
@@ -143,11 +143,11 @@ func (r *registry) makeRoom() []*Conn {
 
 // sweep removes incomplete connections above the limit, and connections that have been idle too long for the number of
 // connections. The caller must evict them.
-func (r *registry) sweep() []*Conn {
+func (r *registry) sweep() []candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := clock()
-	var victims []*Conn
+	var victims []candidate
 	if limit := r.limits.Incomplete; limit > 0 && len(r.conns) > limit {
 		found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
 		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
@@ -203,14 +203,13 @@ func crowdsFirst(found []candidate) []candidate {
 	return found
 }
 
-// take removes the candidates, except connections whose state has changed since.
-func (r *registry) take(candidates []candidate) []*Conn {
-	var victims []*Conn
+// take removes the candidates, except connections whose state has changed since, and returns them.
+func (r *registry) take(candidates []candidate) []candidate {
+	var victims []candidate
 	for _, v := range candidates {
-		if v.conn.state.CompareAndSwap(int64(v.seen), int64(newStamp(evicted, v.seen.time()))) {
+		if stamp(v.conn.state.Load()) == v.seen {
 			r.removeLocked(v.conn)
-			v.conn.evictedFrom = v.seen.state()
-			victims = append(victims, v.conn)
+			victims = append(victims, v)
 		}
 	}
 	return victims

@@ -95,12 +95,12 @@ func (l *Listener) limited(client netip.Addr) {
 }
 
 // evict closes, counts and logs connections that the registry removed.
-func (l *Listener) evict(victims []*Conn) {
+func (l *Listener) evict(victims []candidate) {
 	counts := map[reason]int{}
-	for _, c := range victims {
-		_ = c.tcp.Close()
+	for _, v := range victims {
+		_ = v.conn.tcp.Close()
 		l.metrics.open.Dec()
-		if c.evictedFrom == Idle {
+		if v.seen.state() == Idle {
 			counts[longIdle]++
 		} else {
 			counts[longIncomplete]++

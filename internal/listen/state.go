@@ -10,7 +10,6 @@ const (
 	Incomplete State = iota // the server waits until the client sends a whole request, or reads a response
 	Serving                 // the server works on a request; the connection is never evicted
 	Idle                    // between two requests
-	evicted                 // the listener closes it
 )
 
 // SetWaiting sets the state of the connection while the server works on no request of it: Incomplete or Idle.
