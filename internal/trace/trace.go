@@ -63,15 +63,10 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint",
 			"endpoint", c.Endpoint.String())
 	}
-	limits := sdk.SpanLimits{
-		AttributeValueLengthLimit: 256, AttributeCountLimit: 32, EventCountLimit: 1, LinkCountLimit: LinksMax,
-		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
-	}
 	provider := sdk.NewTracerProvider(
 		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithSampler(sampler{c.Sampler}),
 		sdk.WithBatcher(e, sdk.WithMaxQueueSize(c.queueMax), sdk.WithMaxExportBatchSize(min(c.batchMax, c.queueMax)),
 			sdk.WithBatchTimeout(c.delay)),
-		sdk.WithRawSpanLimits(limits),
 		sdk.WithResource(about),
 	)
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider, exporter: e}, nil
