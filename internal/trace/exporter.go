@@ -157,22 +157,3 @@ func (e *exporter) failure(err error) {
 	text := strings.TrimRight(collectorText.ReplaceAllString(err.Error(), "$1"), " :")
 	e.log.Warn("traces are not exported; requests are served as before", "error", text)
 }
-
-// counter counts the sampled spans that end. The batch processor beside it drops those that its queue has no room for.
-type counter struct{ ended prometheus.Counter }
-
-// OnStart implements sdk.SpanProcessor.
-func (counter) OnStart(context.Context, sdk.ReadWriteSpan) {}
-
-// OnEnd implements sdk.SpanProcessor.
-func (c counter) OnEnd(s sdk.ReadOnlySpan) {
-	if s.SpanContext().IsSampled() {
-		c.ended.Inc()
-	}
-}
-
-// ForceFlush implements sdk.SpanProcessor.
-func (counter) ForceFlush(context.Context) error { return nil }
-
-// Shutdown implements sdk.SpanProcessor.
-func (counter) Shutdown(context.Context) error { return nil }

@@ -64,7 +64,7 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 			"endpoint", c.Endpoint.String())
 	}
 	provider := sdk.NewTracerProvider(
-		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithSampler(sampler{c.Sampler}),
+		sdk.WithSampler(sampler{c.Sampler}),
 		sdk.WithBatcher(e, sdk.WithMaxQueueSize(c.queueMax), sdk.WithMaxExportBatchSize(min(c.batchMax, c.queueMax)),
 			sdk.WithBatchTimeout(c.delay)),
 		sdk.WithResource(about),
@@ -98,7 +98,7 @@ func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 
 // Span is an operation in a trace. A span that is not sampled has only its ids. The methods of a nil *Span do nothing.
 type Span struct {
-	tracer trace.Tracer
+	tracer *Tracer
 	ctx    context.Context // with the span, for its children
 	span   trace.Span
 }
@@ -115,7 +115,7 @@ func (t *Tracer) Request(header http.Header, started time.Time) *Span {
 		fields["tracestate"] = state[0]
 	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), fields)
-	return start(ctx, t.tracer, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
+	return t.start(ctx, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
 }
 
 // Commit starts the span of a commit, in a trace of its own, with links to the spans of its requests, at least one.
@@ -124,12 +124,12 @@ func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
 	for i, r := range requests {
 		links[i].SpanContext = r.span.SpanContext()
 	}
-	return start(context.Background(), t.tracer, "commit", trace.WithLinks(links...), trace.WithTimestamp(started))
+	return t.start(context.Background(), "commit", trace.WithLinks(links...), trace.WithTimestamp(started))
 }
 
-func start(ctx context.Context, t trace.Tracer, name string, options ...trace.SpanStartOption) *Span {
+func (t *Tracer) start(ctx context.Context, name string, options ...trace.SpanStartOption) *Span {
 	s := &Span{tracer: t}
-	s.ctx, s.span = t.Start(ctx, name, options...)
+	s.ctx, s.span = t.tracer.Start(ctx, name, options...)
 	return s
 }
 
@@ -188,7 +188,7 @@ func child(ctx context.Context, name string, kind trace.SpanKind) *Span {
 	if !parent.Sampled() {
 		return nil
 	}
-	return start(parent.ctx, parent.tracer, name, trace.WithSpanKind(kind))
+	return parent.tracer.start(parent.ctx, name, trace.WithSpanKind(kind))
 }
 
 // Record adds a child with its start and its end, and with a link to another span unless that is nil. A failed child
@@ -197,14 +197,14 @@ func (s *Span) Record(name string, from, to time.Time, link *Span, failed bool) 
 	if !s.Sampled() {
 		return
 	}
-	child := start(s.ctx, s.tracer, name, trace.WithTimestamp(from))
+	child := s.tracer.start(s.ctx, name, trace.WithTimestamp(from))
 	if link.Sampled() {
 		child.span.AddLink(trace.Link{SpanContext: link.span.SpanContext()})
 	}
 	if failed {
 		child.Fail()
 	}
-	child.span.End(trace.WithTimestamp(to))
+	child.end(trace.WithTimestamp(to))
 }
 
 // SetName replaces the name, which must be from a closed set.
@@ -231,6 +231,14 @@ func (s *Span) Fail() {
 // End ends the span and passes it to the exporter.
 func (s *Span) End() {
 	if s != nil {
-		s.span.End()
+		s.end()
 	}
+}
+
+// end counts a sampled span, whether or not the queue of the exporter has room for it.
+func (s *Span) end(options ...trace.SpanEndOption) {
+	if s.span.IsRecording() {
+		s.tracer.exporter.ended.Inc()
+	}
+	s.span.End(options...)
 }
