@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/net/http/httpguts"
@@ -24,10 +23,7 @@ type Config struct {
 	Sampler  sdk.Sampler
 	Version  string // of the program
 
-	exposed  bool          // headers, which have secrets, cross a network in clear text
-	queueMax int           // spans that wait for the export
-	batchMax int           // spans in one request
-	delay    time.Duration // for which a span waits for others
+	exposed bool // headers, which have secrets, cross a network in clear text
 }
 
 // Variables that have one form for all signals and one for traces.
@@ -63,10 +59,9 @@ func FromEnvironment(variables map[string]string, version string) (*Config, erro
 	}
 	endpoint, err1 := e.endpoint()
 	sampler, err2 := e.sampler()
-	queueMax, err3 := e.number("OTEL_BSP_MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize, 1<<20)
-	batchMax, err4 := e.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdk.DefaultMaxExportBatchSize, 1<<14)
-	delay, err5 := e.number("OTEL_BSP_SCHEDULE_DELAY", sdk.DefaultScheduleDelay, 60_000)
-	err = errors.Join(err1, err2, err3, err4, err5, e.protocol(), e.checkHeaders(), e.checkFiles())
+	err = errors.Join(err1, err2, e.checkNumber("OTEL_BSP_MAX_QUEUE_SIZE", 1<<20),
+		e.checkNumber("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1<<14), e.checkNumber("OTEL_BSP_SCHEDULE_DELAY", 60_000),
+		e.protocol(), e.checkHeaders(), e.checkFiles())
 	if err != nil {
 		return nil, err
 	}
@@ -75,21 +70,17 @@ func FromEnvironment(variables map[string]string, version string) (*Config, erro
 	local := strings.EqualFold(endpoint.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 	return &Config{
 		Endpoint: endpoint, Sampler: sampler, Version: version,
-		exposed:  headers != "" && endpoint.Scheme == "http" && !local,
-		queueMax: queueMax, batchMax: batchMax, delay: time.Duration(delay) * time.Millisecond,
+		exposed: headers != "" && endpoint.Scheme == "http" && !local,
 	}, nil
 }
 
-// number returns a variable of the batch processor, which accepts any number and could panic.
-func (e environment) number(name string, initial, most int) (int, error) {
-	if e[name] == "" {
-		return initial, nil
-	}
+// checkNumber checks a variable of the batch processor, which accepts any number and could panic.
+func (e environment) checkNumber(name string, most int) error {
 	n, err := strconv.Atoi(e[name])
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%s must be a number from 1 to %d; got %q", name, most, e[name])
+	if e[name] != "" && (err != nil || n < 1 || n > most) {
+		return fmt.Errorf("%s must be a number from 1 to %d; got %q", name, most, e[name])
 	}
-	return n, nil
+	return nil
 }
 
 func (e environment) enabled() (bool, error) {

@@ -64,10 +64,7 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 			"endpoint", c.Endpoint.String())
 	}
 	provider := sdk.NewTracerProvider(
-		sdk.WithSampler(sampler{c.Sampler}),
-		sdk.WithBatcher(e, sdk.WithMaxQueueSize(c.queueMax), sdk.WithMaxExportBatchSize(min(c.batchMax, c.queueMax)),
-			sdk.WithBatchTimeout(c.delay)),
-		sdk.WithResource(about),
+		sdk.WithSampler(sampler{c.Sampler}), sdk.WithBatcher(e), sdk.WithResource(about),
 	)
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider, exporter: e}, nil
 }
