@@ -14,7 +14,7 @@ const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
 
-	// A connection beyond the units waits for the units of all earlier ones. If that takes longer than waitMax, the
+	// A connection beyond the units waits for the units of all earlier ones. If that takes waitMax or longer, the
 	// listener closes it after waitMax: a client that is refused at once would connect again at once.
 	waitMax   = 5 * time.Second
 	waitBelow = int(waitMax / strangerInterval) // units left in the bucket below which connections wait
@@ -43,16 +43,12 @@ func (s *strangers) admit(n limit.Network) { s.known.Take(n) }
 
 func (s *strangers) isKnown(n limit.Network) bool { return s.known.Wait(n) > 0 }
 
-// charge takes a unit of a network. It returns the time until the unit is available, and false if that is too long.
-func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
+// charge takes a unit of a network. It returns the time until the unit is available, at most waitMax.
+func (s *strangers) charge(n limit.Network) time.Duration {
 	if s.isKnown(n) {
-		return 0, true
+		return 0
 	}
-	level := s.units.Take(n)
-	if !level.Taken {
-		return waitMax, false
-	}
-	return time.Duration(max(0, waitBelow-level.Units)) * strangerInterval, true
+	return time.Duration(max(0, waitBelow-s.units.Take(n).Units)) * strangerInterval
 }
 
 // chargeNew charges the network of a new connection one unit, and waits until there is one. It returns io.EOF for a
@@ -60,7 +56,7 @@ func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
 func (c *Conn) chargeNew() error {
 	l := c.listener
 	c.charged = true
-	wait, ok := l.strangers.charge(c.network)
+	wait := l.strangers.charge(c.network)
 	if wait == 0 {
 		return nil
 	}
@@ -72,7 +68,7 @@ func (c *Conn) chargeNew() error {
 	for {
 		select {
 		case <-end.C:
-			if ok {
+			if wait < waitMax {
 				return nil
 			}
 			l.metrics.refused[stranger].Inc()
@@ -110,14 +106,9 @@ func (c *Conn) Admit(forwarded netip.Addr) {
 // then refuse it if it is forwarded, or else close the connection.
 func (c *Conn) Charge(forwarded netip.Addr) bool {
 	if !forwarded.IsValid() {
-		if c.shared {
-			return true
-		}
-		wait, ok := c.listener.strangers.charge(c.network)
-		return ok && wait == 0
+		return c.shared || c.listener.strangers.charge(c.network) == 0
 	}
-	wait, ok := c.listener.strangers.charge(limit.NetworkOf(forwarded))
-	if ok && wait == 0 {
+	if c.listener.strangers.charge(limit.NetworkOf(forwarded)) == 0 {
 		return true
 	}
 	c.listener.limited(forwarded)
