@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -163,10 +164,7 @@ func (c *Conn) awaitHeader() error {
 	c.header.once.Do(func() {
 		err := c.header.read(c.tcp, c.listener.headerTimeout)
 		if err == nil {
-			client := c.header.client
-			if client == nil {
-				client = c.tcp.RemoteAddr()
-			}
+			client := cmp.Or(c.header.client, c.tcp.RemoteAddr())
 			err = c.listener.open.claim(c, addressOf(client))
 		}
 		if err == nil {

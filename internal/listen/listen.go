@@ -61,10 +61,12 @@ type Listener struct {
 func Listen(ctx context.Context, c Config) (*Listener, error) {
 	tcp := c.TCP
 	if tcp == nil {
-		var err error
-		if tcp, err = open(ctx, c.Address); err != nil {
-			return nil, err
+		var config net.ListenConfig
+		opened, err := config.Listen(ctx, "tcp", c.Address)
+		if err != nil {
+			return nil, err // its text begins with "listen tcp ADDRESS"
 		}
+		tcp = opened.(*net.TCPListener)
 	}
 	l := &Listener{
 		tcp: tcp, name: c.Name, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
@@ -80,18 +82,6 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	l.ended = ctx.Done()
 	l.sweeper.Go(func() { l.sweep(ctx) })
 	return l, nil
-}
-
-func open(ctx context.Context, address string) (*net.TCPListener, error) {
-	if address == "" {
-		return nil, errors.New("listen: the address is empty; give host:port")
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err // its text begins with "listen tcp ADDRESS"
-	}
-	return l.(*net.TCPListener), nil
 }
 
 // Addr implements net.Listener.

@@ -29,7 +29,7 @@ func TestListen(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Error("accept after close: got no error")
 	}
-	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
+	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
 		if l, err := listen.Listen(t.Context(), listen.Config{Address: address}); err == nil {
 			t.Errorf("%q: got a listener at %s", address, l.Addr())
 		}
