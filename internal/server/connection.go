@@ -13,10 +13,7 @@ type connKey struct{}
 
 // keepConn adds the connection to the context of its requests.
 func keepConn(ctx context.Context, c net.Conn) context.Context {
-	if c, ok := c.(*listen.Conn); ok {
-		return context.WithValue(ctx, connKey{}, c)
-	}
-	return ctx
+	return context.WithValue(ctx, connKey{}, c.(*listen.Conn))
 }
 
 // connOf returns the connection of a request, or nil if it is not a connection of package listen.
@@ -28,12 +25,10 @@ func connOf(r *http.Request) *listen.Conn {
 // trackState reports the state of a connection to its listener, which evicts connections by state. It is the ConnState
 // of http.Server: net/http calls it when the head of a request has arrived, and after its response.
 func trackState(c net.Conn, s http.ConnState) {
-	conn, ok := c.(*listen.Conn)
-	switch {
-	case !ok: // no listener of package listen
-	case s == http.StateActive:
+	switch conn := c.(*listen.Conn); s {
+	case http.StateActive:
 		conn.SetWaiting(listen.Incomplete)
-	case s == http.StateIdle:
+	case http.StateIdle:
 		conn.SetWaiting(listen.Idle)
 	}
 }

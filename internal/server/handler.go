@@ -44,15 +44,13 @@ type handler struct {
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := &responseRecorder{ResponseWriter: w, handler: h, started: time.Now()}
+	rec := &responseRecorder{ResponseWriter: w, handler: h, conn: connOf(r), started: time.Now()}
 	rec.id[0] = requestID(r.Header)
 	header := w.Header()
 	header["X-Request-Id"] = rec.id[:]
 	header["X-Content-Type-Options"] = nosniff
 	header["Content-Security-Policy"] = loadNothing
 	header["Cache-Control"] = noStore
-	c := connOf(r)
-	rec.conn = c
 	if rec.secure() {
 		header["Strict-Transport-Security"] = strictTransport
 	}
@@ -64,9 +62,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// and so may an HTTP/1.0 request with Transfer-Encoding; the server must close its connection. net/http removes
 		// one of the two headers.
 		header["Connection"] = []string{"close"}
-	} else if c != nil && h.guard == nil { // only on the admin listener a disconnect cancels the context of its request
-		c.SetResponding(true)
-		defer c.SetResponding(false)
+	} else if rec.conn != nil && h.guard == nil { // a disconnect cancels requests of the admin listener only
+		rec.conn.SetResponding(true)
+		defer rec.conn.SetResponding(false)
 	}
 	if r.Body == http.NoBody {
 		rec.hasArrived()
