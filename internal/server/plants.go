@@ -23,7 +23,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	if err != nil {
 		return err
 	}
-	replayed, err := p.store.Create(spanOf(w), principal, n)
+	replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)
 	if err != nil {
 		return err
 	}

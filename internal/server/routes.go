@@ -153,13 +153,9 @@ func newRoutes(list []Route) routes {
 			head.Method = "HEAD"
 			at.byMethod["HEAD"] = &head
 		}
-		at.allow = allowed(at.byMethod)
+		at.allow = strings.Join(slices.Sorted(maps.Keys(at.byMethod)), ", ")
 	}
 	return rs
-}
-
-func allowed(byMethod map[string]*Route) string {
-	return strings.Join(slices.Sorted(maps.Keys(byMethod)), ", ")
 }
 
 // find returns the resource at the path of a request, or nil. It sets the path values of the request.

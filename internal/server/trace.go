@@ -5,8 +5,6 @@ import (
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
-
-	"plantstore/internal/trace"
 )
 
 // startSpan starts the span of a request, unless its route is untraced. It returns the request with the span in its
@@ -57,6 +55,3 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 		rec.span.Fail()
 	}
 }
-
-// spanOf returns the span of the request whose response w is; nil if it has none.
-func spanOf(w http.ResponseWriter) *trace.Span { return w.(*responseRecorder).span }
