@@ -125,20 +125,16 @@ func parseEndpoint(name, text string) (*url.URL, error) {
 
 // checkHeaders refuses headers that the exporter would log with their values, which are secrets. It reads both forms.
 func (e environment) checkHeaders() error {
-	return cmp.Or(e.checkHeader(tracesHeadersVariable), e.checkHeader(headersVariable))
-}
-
-func (e environment) checkHeader(from string) error {
-	n := 0
-	for item := range strings.SplitSeq(e[from], ",") {
-		n++
-		name, value, ok := strings.Cut(item, "=")
-		value, err := url.PathUnescape(strings.TrimSpace(value))
-		valid := ok && err == nil && httpguts.ValidHeaderFieldName(strings.TrimSpace(name)) &&
-			httpguts.ValidHeaderFieldValue(value)
-		if !valid && strings.TrimSpace(item) != "" {
-			return fmt.Errorf("%s: item %d is not a header; use the form name=value, with commas and other special "+
-				"characters of the value percent-encoded", from, n)
+	for _, from := range []string{tracesHeadersVariable, headersVariable} {
+		for i, item := range strings.Split(e[from], ",") {
+			name, value, ok := strings.Cut(item, "=")
+			value, err := url.PathUnescape(strings.TrimSpace(value))
+			valid := ok && err == nil && httpguts.ValidHeaderFieldName(strings.TrimSpace(name)) &&
+				httpguts.ValidHeaderFieldValue(value)
+			if !valid && strings.TrimSpace(item) != "" {
+				return fmt.Errorf("%s: item %d is not a header; use the form name=value, with commas and other special "+
+					"characters of the value percent-encoded", from, i+1)
+			}
 		}
 	}
 	return nil
