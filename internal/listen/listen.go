@@ -164,8 +164,6 @@ type temporary struct{ *net.OpError }
 
 func (temporary) Temporary() bool { return true }
 
-func (e temporary) Unwrap() error { return e.OpError }
-
 // admit adds a connection to the open ones, or refuses it.
 func (l *Listener) admit(c *Conn) bool {
 	victims, err := l.open.add(c)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// reason is the cause of a refusal or an eviction, in metrics and log lines.
+// reason is the cause of a refusal or an eviction, or the result of a handshake, in metrics and log lines.
 type reason string
 
 // The reasons of refusals.

@@ -32,7 +32,7 @@ var cipherSuites = []uint16{
 type tlsLayer struct {
 	config     *tls.Config
 	nextProtos []string
-	handshakes *prometheus.CounterVec // by result
+	handshakes map[reason]prometheus.Counter // by result
 }
 
 // UseTLS adds TLS to the connections. The caller calls it before the first Accept.
@@ -41,10 +41,9 @@ func (l *Listener) UseTLS(c TLSConfig) {
 		Name: "plantstore_tls_handshakes_total", ConstLabels: prometheus.Labels{"listener": l.name},
 		Help: "TLS handshakes by result: done, failed, or closed by the client before its first byte.",
 	}, []string{"result"})
-	for _, result := range []string{"done", "failed", "closed"} {
-		handshakes.WithLabelValues(result)
+	l.tls = &tlsLayer{
+		config: c.config(), nextProtos: c.NextProtos, handshakes: counters(handshakes, "done", "failed", "closed"),
 	}
-	l.tls = &tlsLayer{config: c.config(), nextProtos: c.NextProtos, handshakes: handshakes}
 }
 
 // config returns the configuration of crypto/tls.
@@ -94,7 +93,7 @@ func (c *Conn) handshake() error {
 		c.failHandshake(err)
 		return io.EOF
 	}
-	c.listener.tls.handshakes.WithLabelValues("done").Inc()
+	c.listener.tls.handshakes["done"].Inc()
 	state := c.tls.ConnectionState()
 	if slices.Contains(c.listener.tls.nextProtos, state.NegotiatedProtocol) {
 		return io.EOF
@@ -117,10 +116,10 @@ func (c *Conn) Subject() string { return c.subject }
 func (c *Conn) failHandshake(cause error) {
 	l := c.listener
 	if errors.Is(cause, io.EOF) { // a health check, or a scan of ports
-		l.tls.handshakes.WithLabelValues("closed").Inc()
+		l.tls.handshakes["closed"].Inc()
 		return
 	}
-	l.tls.handshakes.WithLabelValues("failed").Inc()
+	l.tls.handshakes["failed"].Inc()
 	other, ok := errors.AsType[tls.RecordHeaderError](cause)
 	const startBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ /" // of a request of HTTP
 	if ok && other.Conn != nil && strings.Trim(string(other.RecordHeader[:]), startBytes) == "" {
