@@ -6,21 +6,16 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
-	"plantstore/internal/plant"
 )
 
 // recordAccess records a request in the audit log if its credential lacks the scope, or is valid on the admin listener.
 func (h *handler) recordAccess(rec *responseRecorder, r *http.Request, principal auth.Principal, err error) {
-	admin := h.guard != nil
-	if principal == (auth.Principal{}) || err == nil && !admin {
-		return
-	}
-	if err == nil {
-		h.audit.SignedIn(h.originOf(rec, r, principal), principal.Scopes.Has(auth.ScopeAdmin))
-		return
-	}
-	if asPlantError(err).Code == plant.CodeScopeMissing {
+	switch {
+	case principal == (auth.Principal{}): // authorize returns one with an error only if it lacks the scope
+	case err != nil:
 		h.audit.ScopeRefused(h.originOf(rec, r, principal), rec.scope.String())
+	case h.guard != nil:
+		h.audit.SignedIn(h.originOf(rec, r, principal), principal.Scopes.Has(auth.ScopeAdmin))
 	}
 }
 
