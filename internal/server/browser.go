@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"plantstore/internal/auth"
@@ -33,9 +34,9 @@ func isNavigation(r *http.Request) bool {
 // isLink reports whether a browser follows a link: a GET whose response is the page of a window, not of a frame and not
 // for a script.
 func isLink(r *http.Request) bool {
-	one := func(name, want string) bool { return len(r.Header[name]) == 1 && r.Header[name][0] == want }
-	return r.Method == http.MethodGet && one("Sec-Fetch-Mode", "navigate") && one("Sec-Fetch-Dest", "document") &&
-		len(r.Header["Origin"]) == 0
+	return r.Method == http.MethodGet && len(r.Header["Origin"]) == 0 &&
+		slices.Equal(r.Header["Sec-Fetch-Mode"], []string{"navigate"}) &&
+		slices.Equal(r.Header["Sec-Fetch-Dest"], []string{"document"})
 }
 
 // serveLink responds to a request that the guard has refused, if it is a link to a page that other sites may link to.
