@@ -15,7 +15,6 @@ import (
 // The server does not redirect to https: a client that sends its token in clear text would not notice.
 func NewChallenges(c Config, public *Server, keyAuthorization func(token string) (string, bool)) *Server {
 	const timeMax = 5 * time.Second
-	c.CORSOrigins, c.OwnHostOnly = nil, false
 	c.Limits.RequestTimeout = min(c.Limits.RequestTimeout, timeMax)
 	c.Limits.AnswerTimeout, c.Limits.IdleTimeout = timeMax, timeMax
 	routes := newRoutes([]Route{{

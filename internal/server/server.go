@@ -113,8 +113,10 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	failures := newFailures(c.Limits.AuthFailures, c.Log)
 	public = newHandler(c, "public", routes, metrics)
-	public.failures, public.quotas = failures, newQuotas(c.Limits)
-	c.CORSOrigins, c.OwnHostOnly = nil, false
+	public.failures, public.quotas, public.origins = failures, newQuotas(c.Limits), c.CORSOrigins
+	if c.OwnHostOnly {
+		public.host = hostPort(c.BaseURL)
+	}
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.bulk = &guard{hosts: hosts}, newBulkLimit()
@@ -131,7 +133,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 			route.log = withRequestLine(log, route.Method, route.Path)
 		}
 	}
-	h := &handler{
+	return &handler{
 		listener:  name,
 		metrics:   metrics,
 		unmatched: metrics.forRoute(name, noRoute, false),
@@ -140,16 +142,11 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 		routes:    routes,
 		store:     c.Store,
 		audit:     c.Audit,
-		origins:   c.CORSOrigins,
 		notFound:  "this path does not exist; check the path and the base URL",
 		limits:    c.Limits,
 		proxies:   c.TrustedProxies,
 		tracer:    c.Tracer,
 	}
-	if c.OwnHostOnly {
-		h.host = hostPort(c.BaseURL)
-	}
-	return h
 }
 
 func newServer(c Config, h *handler) *Server {
