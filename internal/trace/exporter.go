@@ -69,10 +69,7 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 			return http.ProxyFromEnvironment(r)
 		}),
 	)
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, err
 }
 
 // ExportSpans implements sdk.SpanExporter. It returns no error, because the SDK would log it without the log of the
