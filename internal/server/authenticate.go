@@ -9,22 +9,20 @@ import (
 	"plantstore/internal/plant"
 )
 
-// authorize returns the principal of a request, the zero value if it requires no credential. check authenticates a
-// credential. The principal that authorize returns with an error is valid, but lacks the scope.
-func (h *handler) authorize(
-	rec *responseRecorder, r *http.Request,
-	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (principal auth.Principal, err error) {
+// authorize returns the principal of a request, the zero value if it requires no credential. again is for a request
+// whose credential was valid when it arrived. The principal that authorize returns with an error is valid, but lacks the
+// scope.
+func (h *handler) authorize(rec *responseRecorder, r *http.Request, again bool) (principal auth.Principal, err error) {
 	route := rec.route
 	switch {
 	case rec.scope == 0:
 		return auth.Principal{}, nil
 	case route.Page:
 		principal, err = h.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
-			return check(h, rec, r, credential)
+			return h.authenticate(rec, r, credential, again)
 		})
 	default:
-		principal, err = h.authorizeBearer(rec, r, check)
+		principal, err = h.authorizeBearer(rec, r, again)
 	}
 	if err != nil {
 		return auth.Principal{}, err
@@ -32,10 +30,7 @@ func (h *handler) authorize(
 	return principal, route.check(principal, rec.scope)
 }
 
-func (h *handler) authorizeBearer(
-	rec *responseRecorder, r *http.Request,
-	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (auth.Principal, error) {
+func (h *handler) authorizeBearer(rec *responseRecorder, r *http.Request, again bool) (auth.Principal, error) {
 	credential, err := auth.Bearer(r.Header)
 	if err != nil {
 		return auth.Principal{}, err
@@ -45,16 +40,19 @@ func (h *handler) authorizeBearer(
 			return principal, nil
 		}
 	}
-	return check(h, rec, r, credential)
+	return h.authenticate(rec, r, credential, again)
 }
 
 // authenticate returns the principal of a credential. While the network of the client has too many failures, the store
 // does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
 // once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
-// store has in memory always works: clients share an address, and one of them must not lock out the others.
-func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
+// store has in memory always works: clients share an address, and one of them must not lock out the others. again is for
+// a credential that was valid before: the store has it in memory, or it is no longer valid, which is no failure.
+func (h *handler) authenticate(
+	rec *responseRecorder, r *http.Request, credential string, again bool,
+) (auth.Principal, error) {
 	principal, err := h.store.AuthenticateKnown(r.Context(), credential)
-	if !isInvalid(err) {
+	if again || !isInvalid(err) {
 		return principal, err
 	}
 	return h.authenticateBy(rec, r, func() (auth.Principal, error) {
@@ -98,7 +96,7 @@ func isInvalid(err error) bool {
 // failures of the address, and refuses the request of an address with too many. The error wraps a *plant.Error.
 func Authenticate(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, error) {
 	rec := w.(*responseRecorder)
-	principal, err := rec.handler.authenticate(rec, r, credential)
+	principal, err := rec.handler.authenticate(rec, r, credential, false)
 	return rec.authenticated(principal, err)
 }
 

@@ -136,7 +136,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			"method must be %s; got %s", strings.ReplaceAll(at.allow, ", ", " or "), Shorten(r.Method))
 	}
 	rec.route, rec.scope = route, route.required(r)
-	principal, err := rec.authenticated(h.authorize(rec, r, (*handler).authenticate))
+	principal, err := rec.authenticated(h.authorize(rec, r, false))
 	h.recordAccess(rec, r, principal, err)
 	if err != nil {
 		return err

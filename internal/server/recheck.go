@@ -56,7 +56,7 @@ func (h *handler) watch(
 			return
 		case <-tick.C:
 		}
-		err := h.checkAgain(rec, r.WithContext(ctx))
+		_, err := h.authorize(rec, r.WithContext(ctx), true)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -76,24 +76,12 @@ func (h *handler) watch(
 	}
 }
 
-// checkAgain returns an error if the credential of a running request is no longer valid.
-func (h *handler) checkAgain(rec *responseRecorder, r *http.Request) error {
-	_, err := h.authorize(rec, r, (*handler).authenticateAgain)
-	return err
-}
-
-// authenticateAgain is authenticate for a credential that was valid when its request arrived. It does not count a
-// failure.
-func (h *handler) authenticateAgain(_ *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
-	return h.store.AuthenticateKnown(r.Context(), credential)
-}
-
 // checkArrived checks the credential of a request again if its body took long to arrive.
 func (rec *responseRecorder) checkArrived(r *http.Request) error {
 	if time.Since(rec.started) < checkEvery || rec.route == nil {
 		return nil
 	}
-	if err := rec.handler.checkAgain(rec, r); err != nil {
+	if _, err := rec.handler.authorize(rec, r, true); err != nil {
 		return credentialEnded(err)
 	}
 	return nil
