@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/server"
 )
 
@@ -205,7 +207,7 @@ func TestParseHost(t *testing.T) {
 		}
 	}
 	c := start(t).config
-	c.AdminHosts, c.Metrics = []string{"a:80"}, nil
+	c.AdminHosts, c.Metrics = []string{"a:80"}, prometheus.NewRegistry()
 	if _, _, err := server.New(c); err == nil {
 		t.Error("a port in AdminHosts: got no error")
 	}

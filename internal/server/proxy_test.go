@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
 )
@@ -16,7 +18,7 @@ func TestProxyProtocol(t *testing.T) {
 	h := start(t)
 	log := newLogBuffer()
 	config := h.config
-	config.Log, config.Metrics = log.logger(), nil
+	config.Log, config.Metrics = log.logger(), prometheus.NewRegistry()
 	public, _, err := server.New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -91,20 +91,16 @@ func (r *Route) check(p auth.Principal, scope auth.Scopes) error {
 
 // adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
+	metricsPage := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
+		EnableOpenMetrics: c.Tracer != nil, // exemplars exist only in that format
+	}))
 	list := []Route{
 		{Method: "GET", Path: "/livez", Open: true, untraced: true, Handle: alive},
 		{
 			Method: "GET", Path: "/readyz", Open: true, untraced: true, verbose: auth.ScopeAdmin,
 			Handle: ready(c.Store, true),
 		},
-	}
-	if c.Metrics != nil {
-		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
-			EnableOpenMetrics: c.Tracer != nil, // exemplars exist only in that format
-		}))
-		list = append(list, Route{
-			Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, stale: true, untraced: true, Handle: page,
-		})
+		{Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, stale: true, untraced: true, Handle: metricsPage},
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -21,10 +20,10 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// Config configures both servers. Store and BaseURL are required.
+// Config configures both servers. Store, Log, BaseURL and Metrics are required.
 type Config struct {
 	Store *writepath.Store
-	Log   *slog.Logger // nil: none
+	Log   *slog.Logger
 
 	// BaseURL is the address of the public listener for clients. Its path is the prefix of every path but the health
 	// check.
@@ -54,7 +53,7 @@ type Config struct {
 	Browser     *Browser // required by routes with Page
 
 	// Metrics is the registry of /metrics. New registers the metrics of requests there, so a registry is for one call of
-	// New. nil: no metrics and no /metrics.
+	// New.
 	Metrics *prometheus.Registry
 	Pprof   bool // serve net/http/pprof on the admin listener
 
@@ -68,8 +67,7 @@ const headerSlack = 4 << 10
 
 // New returns the servers of the public and the admin listener.
 func New(c Config) (public, admin *Server, err error) {
-	metrics := newMetrics(cmp.Or(c.Metrics, prometheus.NewRegistry()))
-	publicHandler, adminHandler, err := newHandlers(c, metrics)
+	publicHandler, adminHandler, err := newHandlers(c, newMetrics(c.Metrics))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +108,6 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	failures := newFailures(c.Limits.AuthFailures, c.Log)
 	public = newHandler(c, "public", routes, metrics)
 	public.failures, public.quotas, public.origins = failures, newQuotas(c.Limits), c.CORSOrigins
@@ -126,7 +123,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 }
 
 func newHandler(c Config, name string, routes routes, metrics *metrics) *handler {
-	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("listener", name)
+	log := c.Log.With("listener", name)
 	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
 			route.metrics = metrics.forRoute(name, route.Path, route.Untimed)
