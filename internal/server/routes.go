@@ -167,27 +167,23 @@ func (rs routes) find(r *http.Request) *resource {
 	return nil
 }
 
-// match reports whether the path of a request has the segments of the resource. If so, it sets the path values of the
-// request.
+// match reports whether the path of a request has the segments of the resource. It sets the path values of the request;
+// after false they have no meaning.
 func (at *resource) match(r *http.Request) bool {
 	if strings.Count(r.URL.Path, "/") != len(at.segments)-1 {
 		return false
 	}
-	values := map[string]string{}
 	i := 0
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		want := at.segments[i]
 		name, isParameter := strings.CutPrefix(want, "{")
 		switch {
 		case isParameter && segment != "":
-			values[strings.TrimSuffix(name, "}")] = segment
+			r.SetPathValue(strings.TrimSuffix(name, "}"), segment)
 		case segment != want:
 			return false
 		}
 		i++
-	}
-	for name, value := range values {
-		r.SetPathValue(name, value)
 	}
 	return true
 }
