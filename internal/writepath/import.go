@@ -2,7 +2,6 @@ package writepath
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"plantstore/internal/store"
@@ -36,9 +35,6 @@ func (w *writer) insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	start := time.Now()
 	outcomes, err := w.engine.Insert(ctx, batch)
 	w.recordCommit(start, len(batch), err)
-	if errors.Is(err, store.ErrBroken) {
-		w.fail()
-	}
 	if err != nil {
 		w.metrics.failed.Inc()
 		return nil, err

@@ -219,10 +219,7 @@ func (w *writer) commitAll(number int) {
 	for {
 		b, last := w.next()
 		if len(b.creates) > 0 {
-			if err := w.commit(number, b); errors.Is(err, store.ErrBroken) {
-				w.fail()
-				return
-			}
+			w.commit(number, b)
 		}
 		if last {
 			return
@@ -285,7 +282,7 @@ func (w *writer) enough(overdue bool) bool {
 
 // commit stores a batch and wakes the requests that wait for it. Its deadline does not
 // depend on a request, so no client can cancel the commit of others.
-func (w *writer) commit(number int, b *pendingBatch) error {
+func (w *writer) commit(number int, b *pendingBatch) {
 	start := time.Now()
 	ctx, cancel := w.commitContext(start)
 	defer cancel()
@@ -305,16 +302,17 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 		b.endSpan(err)
 	}
 	b.complete()
-	return err
 }
 
 // recordCommit logs a failed commit of some plants, or counts it for Store.Ready.
+// After store.ErrBroken it ends the writer.
 func (w *writer) recordCommit(start time.Time, plants int, err error) {
 	switch {
 	case err == nil:
 		w.outage.commitSucceeded()
 	case errors.Is(err, store.ErrBroken): // the process ends
 		w.log.Error("commit failed", "plants", plants, "error", err)
+		w.fail()
 	default:
 		w.outage.commitFailed(start, plants, err)
 	}
@@ -346,9 +344,8 @@ func (w *writer) probe(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err == nil:
 			w.outage.commitSucceeded()
-		case errors.Is(err, store.ErrBroken): // the process ends
-			w.log.Error("commit failed", "plants", 0, "error", err)
-			w.fail()
+		case errors.Is(err, store.ErrBroken):
+			w.recordCommit(time.Now(), 0, err)
 			return
 		default:
 			w.outage.probeFailed(err)
