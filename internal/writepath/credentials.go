@@ -205,10 +205,6 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
-// reachable reports whether the engine answers polls. It is false while a poll hangs. The age of the last poll cannot
-// tell: a paused process and a machine that slept look the same.
-func (c *credentials) reachable() bool { return !c.outage.unreachable() }
-
 // unreadable returns the error of a client whose credential cannot be checked. outage
 // logs one line for all of them.
 func (c *credentials) unreadable(err error) error {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"plantstore/internal/store"
 )
@@ -23,54 +24,54 @@ type metrics struct {
 
 func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() store.Durability) *metrics {
 	seconds := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	m := &metrics{
-		created: prometheus.NewCounter(prometheus.CounterOpts{
+	in := promauto.With(to)
+	refused := in.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_plants_refused_total",
+		Help: "Plants refused because the queue was full, or nearly full and the credential had its share.",
+	}, []string{"reason"})
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_queue_plants",
+		Help: "Plants that wait for the next commit.",
+	}, func() float64 { return float64(pendingPlants()) })
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_durability_warnings",
+		Help: "Reasons why an acknowledged plant may be lost; /readyz?verbose lists them.",
+	}, func() float64 { return float64(len(durability().Warnings)) })
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_durability_standby",
+		Help: "1 if an acknowledged plant is also on a synchronous standby.",
+	}, func() float64 { return oneIf(durability().Standby) })
+	return &metrics{
+		created: in.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_plants_created_total",
 			Help: "Plants that were created.",
 		}),
-		replayed: prometheus.NewCounter(prometheus.CounterOpts{
+		replayed: in.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_plants_replayed_total",
 			Help: "Replays: creates of a plant that is already stored with the same content.",
 		}),
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+		wait: in.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plantstore_queue_wait_seconds",
 			Help:    "Time from the arrival of the first plant of a batch to the start of the commit.",
 			Buckets: seconds,
 		}),
-		plants: prometheus.NewHistogram(prometheus.HistogramOpts{
+		plants: in.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plantstore_commit_plants",
 			Help:    "Plants in a commit.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 14),
 		}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+		took: in.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plantstore_commit_duration_seconds",
 			Help:    "Duration of a commit, including the sync.",
 			Buckets: seconds,
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
+		failed: in.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_commits_failed_total",
 			Help: "Commits that failed or have an unknown outcome.",
 		}),
+		refusedFull:  refused.WithLabelValues("full"),
+		refusedShare: refused.WithLabelValues("share"),
 	}
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "plantstore_plants_refused_total",
-		Help: "Plants refused because the queue was full, or nearly full and the credential had its share.",
-	}, []string{"reason"})
-	m.refusedFull, m.refusedShare = refused.WithLabelValues("full"), refused.WithLabelValues("share")
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_queue_plants",
-		Help: "Plants that wait for the next commit.",
-	}, func() float64 { return float64(pendingPlants()) })
-	warnings := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_durability_warnings",
-		Help: "Reasons why an acknowledged plant may be lost; /readyz?verbose lists them.",
-	}, func() float64 { return float64(len(durability().Warnings)) })
-	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_durability_standby",
-		Help: "1 if an acknowledged plant is also on a synchronous standby.",
-	}, func() float64 { return oneIf(durability().Standby) })
-	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, refused, waiting, warnings, standby)
-	return m
 }
 
 // oneIf returns the value of a gauge that is 0 or 1.
@@ -114,23 +115,22 @@ const expiresSoon = 7 * 24 * time.Hour
 // measure registers the metrics of the polled state. A scrape calls no engine, so it
 // does not wait for a database.
 func (c *credentials) measure(to prometheus.Registerer) {
-	to.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_plants",
-			Help: "Plants in the store; in PostgreSQL the planner's estimate, NaN without one.",
-		}, func() float64 {
-			if plants := c.plants.Load(); plants >= 0 {
-				return float64(plants)
-			}
-			return math.NaN()
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_credentials_expiring",
-			Help: "Valid credentials that expire within 7 days.",
-		}, func() float64 { return float64(c.keyring.Expiring(time.Now(), expiresSoon)) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_store_reachable",
-			Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",
-		}, func() float64 { return oneIf(c.reachable()) }),
-	)
+	in := promauto.With(to)
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_plants",
+		Help: "Plants in the store; in PostgreSQL the planner's estimate, NaN without one.",
+	}, func() float64 {
+		if plants := c.plants.Load(); plants >= 0 {
+			return float64(plants)
+		}
+		return math.NaN()
+	})
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_credentials_expiring",
+		Help: "Valid credentials that expire within 7 days.",
+	}, func() float64 { return float64(c.keyring.Expiring(time.Now(), expiresSoon)) })
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_store_reachable",
+		Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",
+	}, func() float64 { return oneIf(!c.outage.unreachable()) })
 }

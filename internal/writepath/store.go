@@ -50,9 +50,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry() // nothing reads it
-	}
 	o := &outage{log: c.Log}
 	credentials, err := newCredentials(ctx, c.Engine, c.JWT, o)
 	if err != nil {
@@ -122,7 +119,7 @@ func (s *Store) Ready() error {
 		return errors.New("the store is shutting down")
 	case s.writer.longestCommit() >= commitLongMax:
 		return errors.New("a commit has run for over 20 s")
-	case !s.credentials.reachable():
+	case s.writer.outage.unreachable():
 		return errors.New("the store is unreachable; see the log")
 	}
 	if err := s.writer.outage.unwritable(); err != nil {
