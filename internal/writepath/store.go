@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,17 +33,12 @@ type Config struct {
 type Store struct {
 	writer      *writer
 	credentials *credentials
-	retiring    atomic.Bool
-	closing     sync.Once
 }
 
 // New starts a store on an engine, and reads the tokens before it returns. The
 // caller closes it. The error wraps store.ErrReadOnly if a move makes the engine's store
 // read-only.
 func New(ctx context.Context, c Config) (*Store, error) {
-	if c.Engine == nil {
-		return nil, errors.New("writepath.Config has no Engine")
-	}
 	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -115,7 +108,7 @@ func (s *Store) Ready() error {
 	switch {
 	case s.writer.broken:
 		return errors.New("the store failed; see the log")
-	case s.writer.closed, s.retiring.Load():
+	case s.writer.closed, s.writer.lateAt.Load() != nil:
 		return errors.New("the store is shutting down")
 	case s.writer.longestCommit() >= commitLongMax:
 		return errors.New("a commit has run for over 20 s")
@@ -148,10 +141,7 @@ const commitLongMax = 20 * time.Second
 // Retire makes Ready report that the store is shutting down, so that a load balancer
 // uses other servers. The store still stores plants. After the given time, commits
 // that wait for a lock fail, and a later one fails if it takes more than 400 ms.
-func (s *Store) Retire(within time.Duration) {
-	s.retiring.Store(true)
-	s.writer.retire(within)
-}
+func (s *Store) Retire(within time.Duration) { s.writer.retire(within) }
 
 // Broken returns a channel that is closed after the engine has returned store.ErrBroken.
 // The process should end then.
@@ -160,9 +150,7 @@ func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
 // Close refuses new plants, waits for the outcome of every accepted plant, and ends
 // the goroutines of the store.
 func (s *Store) Close() {
-	s.closing.Do(func() {
-		s.writer.close()
-		s.credentials.close()
-		s.writer.outage.end()
-	})
+	s.writer.close()
+	s.credentials.close()
+	s.writer.outage.end()
 }
