@@ -120,7 +120,7 @@ func (d *decoder) id() bool {
 		return false
 	}
 	number := d.data[start:d.pos]
-	id, code := parseInteger(number)
+	id, code := parseInteger(string(number))
 	switch code {
 	case CodeIDNotInteger:
 		d.faults.Add(code, idRule+valueText(number))
