@@ -24,15 +24,9 @@ type text struct {
 // parses the member's value. The name is valid until value parses a string, and
 // empty if the object repeats it.
 func (d *decoder) object(value func(name []byte) bool) bool {
-	if !d.enter() {
-		return false
-	}
-	if d.space(); d.leave('}') {
-		return true
-	}
 	var names nameSet
-	for {
-		if d.space(); d.peek() != '"' {
+	return d.elements('}', func() bool {
+		if d.peek() != '"' {
 			return d.unexpected("a member name in quotes")
 		}
 		name, ok := d.text()
@@ -49,46 +43,37 @@ func (d *decoder) object(value func(name []byte) bool) bool {
 		}
 		d.pos++
 		d.space()
-		if !value(name.bytes) {
-			return false
-		}
-		more, ok := d.separator('}')
-		if !ok || !more {
-			return ok
-		}
-	}
+		return value(name.bytes)
+	})
 }
 
-func (d *decoder) array() bool {
-	if !d.enter() {
+// elements parses the elements of an object or an array, with its brackets. element
+// parses one.
+func (d *decoder) elements(closing byte, element func() bool) bool {
+	if d.depth == nestingMax {
+		const rule = "arrays and objects must nest at most %d deep; got %d at byte %d"
+		d.faults.Add(CodeBodyTooDeep, fmt.Sprintf(rule, nestingMax, nestingMax+1, d.pos))
 		return false
 	}
-	if d.space(); d.leave(']') {
-		return true
-	}
-	for {
+	d.depth++
+	d.pos++
+	d.space()
+	for more := d.peek() != closing; more; {
 		d.space()
-		if !d.skip("an array element") {
+		if !element() {
 			return false
 		}
-		more, ok := d.separator(']')
-		if !ok || !more {
-			return ok
+		d.space()
+		if more = d.peek() == ','; more {
+			d.pos++
 		}
 	}
-}
-
-// separator parses the comma or the closing bracket after an element.
-func (d *decoder) separator(closing byte) (more, ok bool) {
-	d.space()
-	if d.leave(closing) {
-		return false, true
+	if d.peek() != closing {
+		return d.unexpected("',' or '" + string(closing) + "'")
 	}
-	if d.peek() == ',' {
-		d.pos++
-		return true, true
-	}
-	return false, d.unexpected("',' or '" + string(closing) + "'")
+	d.depth--
+	d.pos++
+	return true
 }
 
 // skip parses a value of any type and discards it. Faults name it as where.
@@ -97,7 +82,7 @@ func (d *decoder) skip(where string) bool {
 	case '{':
 		return d.object(func([]byte) bool { return d.skip(where) })
 	case '[':
-		return d.array()
+		return d.elements(']', func() bool { return d.skip("an array element") })
 	case '"':
 		t, ok := d.text()
 		d.checkSurrogates(t, where)
@@ -275,29 +260,6 @@ func (d *decoder) end() bool {
 	if d.space(); d.pos < len(d.data) {
 		return d.unexpected("the end of the body")
 	}
-	return true
-}
-
-// enter increments the nesting depth and skips the opening bracket.
-func (d *decoder) enter() bool {
-	if d.depth == nestingMax {
-		const rule = "arrays and objects must nest at most %d deep; got %d at byte %d"
-		d.faults.Add(CodeBodyTooDeep, fmt.Sprintf(rule, nestingMax, nestingMax+1, d.pos))
-		return false
-	}
-	d.depth++
-	d.pos++
-	return true
-}
-
-// leave decrements the nesting depth and skips the closing bracket, if it is the
-// next byte.
-func (d *decoder) leave(closing byte) bool {
-	if d.peek() != closing {
-		return false
-	}
-	d.depth--
-	d.pos++
 	return true
 }
 
