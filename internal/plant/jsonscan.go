@@ -87,26 +87,18 @@ func (d *decoder) skip(where string) bool {
 		t, ok := d.text()
 		d.checkSurrogates(t, where)
 		return ok
-	case 't':
-		return d.literal("true")
-	case 'f':
-		return d.literal("false")
-	case 'n':
-		return d.literal("null")
 	default:
 		if c == '-' || '0' <= c && c <= '9' {
 			return d.number()
 		}
+		for _, literal := range []string{"null", "true", "false"} {
+			if bytes.HasPrefix(d.data[d.pos:], []byte(literal)) {
+				d.pos += len(literal)
+				return true
+			}
+		}
 		return d.unexpected("a value")
 	}
-}
-
-func (d *decoder) literal(want string) bool {
-	if !bytes.HasPrefix(d.data[d.pos:], []byte(want)) {
-		return d.unexpected("a value")
-	}
-	d.pos += len(want)
-	return true
 }
 
 // number parses a number (RFC 8259 section 6).
