@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"plantstore/internal/dump"
@@ -157,13 +158,12 @@ type batch struct {
 func (r *run) store(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	batches, used := make(chan batch, 1), make(chan batch, 3) // three: one is read, one waits, one is stored
-	done := make(chan struct{})
-	go func() { // ends with the input, or when reading does; this function waits for it
-		defer close(done)
+	var ended sync.WaitGroup
+	ended.Go(func() { // ends with the input, or when reading does
 		defer close(batches)
 		r.newReader(reading, batches, used).read()
-	}()
-	defer func() { <-done }()
+	})
+	defer ended.Wait()
 	defer cancel()
 
 	for b := range batches {
