@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,27 +49,25 @@ type credentials struct {
 	savedAt time.Time     // earlier uses are stored; only the watcher uses it
 	triedAt time.Time     // last attempt to store uses; only the watcher uses it
 
-	stop context.CancelFunc
-	done chan struct{} // closed when the watcher has ended
+	stop    context.CancelFunc
+	watcher sync.WaitGroup
 }
 
 func newCredentials(ctx context.Context, engine Engine, verify VerifyJWT, o *outage) (*credentials, error) {
 	now := time.Now()
 	c := &credentials{
 		engine: engine, verifyJWT: verify, log: o.log, outage: o, version: -1, savedAt: now, triedAt: now,
-		polling: make(chan struct{}, 1), done: make(chan struct{}),
-		registering: make(chan struct{}, 1),
+		polling: make(chan struct{}, 1), registering: make(chan struct{}, 1),
 	}
 	if err := c.poll(ctx, now); err != nil {
 		return nil, err
 	}
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go c.watch(ctx) // ends when close is called, which waits for it
+	c.watcher.Go(func() { c.watch(ctx) }) // ends when close is called, which waits for it
 	return c, nil
 }
 
 func (c *credentials) watch(ctx context.Context) {
-	defer close(c.done)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -216,7 +215,7 @@ func (c *credentials) unreadable(err error) error {
 // close stops the watcher and stores the last uses.
 func (c *credentials) close() {
 	c.stop()
-	<-c.done
+	c.watcher.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	c.saveUses(ctx)
