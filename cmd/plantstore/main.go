@@ -19,7 +19,7 @@ func mainExit() int {
 	// with 129.
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	if err := refuseDumps(); err != nil {
-		fmt.Fprintln(os.Stderr, "plantstore:", err)
+		fmt.Fprintln(os.Stderr, "plantstore: disable core dumps:", err)
 		return exitFailure
 	}
 	context.AfterFunc(ctx, func() {
