@@ -51,16 +51,9 @@ the rows that skip counts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withSettings(cmd, func(ctx context.Context) error {
 				job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
+				defer func() { _ = job.input.Close() }() // of standard input, it is nil
 				if err := job.open(ctx, args[0], format); err != nil {
 					return err
-				}
-				defer job.input.Close() // does nothing without a file
-				db := p.settings.DB.Path
-				if err := job.checkRejects(db); err != nil {
-					return err
-				}
-				if db != "" {
-					job.sortDir = filepath.Dir(db)
 				}
 				serve.TuneImport(p.env)
 				return p.onStore(cmd, creating(create), job.run)
@@ -91,7 +84,6 @@ type importJob struct {
 	input    *os.File // nil for standard input
 	source   io.Reader
 	format   dump.Format
-	sortDir  string // for rows that exceed the memory
 	progress *terminal.Progress
 
 	rejectsFile *terminal.Output // nil without --rejects
@@ -127,11 +119,11 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	}
 	j.progress = j.p.NewProgress(size)
 	j.source = j.progress.Count(source)
-	return nil
+	return j.checkRejects()
 }
 
 // checkRejects returns an error if the rejects would replace the input or the store.
-func (j *importJob) checkRejects(db string) error {
+func (j *importJob) checkRejects() error {
 	input := j.input
 	if input == nil {
 		input, _ = j.p.Stdin.(*os.File) // else it is nil, and Stat fails
@@ -141,7 +133,7 @@ func (j *importJob) checkRejects(db string) error {
 	switch {
 	case errIn == nil && errOut == nil && in.Mode().IsRegular() && os.SameFile(in, out):
 		return config.Usagef("rejects: %s is the input; name another file", j.rejectsPath)
-	case config.SameFile(j.rejectsPath, db):
+	case config.SameFile(j.rejectsPath, j.p.settings.DB.Path):
 		return config.Usagef("rejects: %s is the store; name another file", j.rejectsPath)
 	}
 	return nil
@@ -211,13 +203,17 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.
 func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) {
 	const batchRows, batchBytes = 10_000, 8 << 20
+	sortDir := "" // the directory for temporary files
+	if db := j.p.settings.DB.Path; db != "" {
+		sortDir = filepath.Dir(db)
+	}
 	j.counts, err = importer.Run(ctx, importer.Config{
 		Source: func(ctx context.Context) io.ReadCloser {
 			return io.NopCloser(terminal.InterruptibleReader(ctx, j.source))
 		},
 		Format:     j.format,
 		OnConflict: j.onConflict,
-		Sort:       &importer.Sorting{Dir: j.sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
+		Sort:       &importer.Sorting{Dir: sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
 		BatchRows:  batchRows, BatchBytes: batchBytes,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
