@@ -111,17 +111,14 @@ func flagFault(cmd *cobra.Command, err error) error {
 	}
 	digits := unknown.GetSpecifiedShortnames()
 	if digits == "" {
-		return fmt.Errorf("%w%s", err, config.DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd.Flags(), "--")))
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		return fmt.Errorf("%w%s", err, config.DidYouMean("--"+unknown.GetSpecifiedName(), names))
 	}
 	if strings.HasPrefix(cmd.Use, "get ") && strings.Trim(digits, "0123456789") == "" {
 		return fmt.Errorf("-%s is not a flag; put -- before a negative id: %s -- -%[1]s", digits, cmd.CommandPath())
 	}
 	return err
-}
-
-func flagNames(flags *pflag.FlagSet, prefix string) (names []string) {
-	flags.VisitAll(func(f *pflag.Flag) { names = append(names, prefix+f.Name) })
-	return names
 }
 
 // unknownCommand returns the error of cobra.NoArgs with a suggestion, or with the commands of a group.
