@@ -19,9 +19,6 @@ import (
 // Printable returns a text for a terminal: on one line, with an escape for each byte that is not UTF-8 and each control
 // character. A text that contains such an escape itself looks the same; --json shows the difference.
 func Printable(text string) string {
-	if utf8.ValidString(text) && !strings.ContainsFunc(text, isControl) {
-		return text
-	}
 	var out strings.Builder
 	for rest := text; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
