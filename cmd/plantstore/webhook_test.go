@@ -166,7 +166,8 @@ func testDeadLetterCommands(t *testing.T, c canaries, s *testServer, receiver *e
 		{[]string{"retry"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
 		{[]string{"drop", "--all", "--plant", "8"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
 		{
-			[]string{"drop", "--plant", "x"}, exitUsage,
+			[]string{"drop", "--plant", "x"},
+			exitUsage,
 			`--plant: "x" is not a whole number; see plantstore webhook drop --help`,
 		},
 		{

@@ -156,7 +156,7 @@ func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
 	_, adminServer, err := server.New(server.Config{
 		Store: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
 		Metrics: prometheus.NewRegistry(),
-		Limits: server.Limits{HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
+		Limits:  server.Limits{HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
 	})
 	if err != nil {
 		h.t.Fatal(err)

@@ -52,7 +52,7 @@ func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 	_, adminServer, err := server.New(server.Config{
 		Store: h.store, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
 		Browser: h.console.Browser(), Metrics: prometheus.NewRegistry(),
-		Limits:  server.Limits{HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
+		Limits: server.Limits{HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
 	})
 	if err != nil {
 		h.t.Fatal(err)
