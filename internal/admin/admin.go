@@ -25,7 +25,7 @@ import (
 // Config configures a Service.
 type Config struct {
 	Engine Engine           // required; the caller closes it after the Service
-	Store  *writepath.Store // on the engine; required by Import; scans pause while it creates plants, State has its readiness
+	Store  *writepath.Store // required by Import; scans pause while it creates plants, State has its readiness
 	Log    *slog.Logger     // nil: no log
 
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none

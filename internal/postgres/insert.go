@@ -208,7 +208,8 @@ func (b *sortedBatch) events(created []int64) (rows [][]any) {
 
 // copyEvents writes events: the creation times and the ids of plants.
 func copyEvents(ctx context.Context, tx pgx.Tx, rows [][]any) error {
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"}, pgx.CopyFromRows(rows))
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
+		pgx.CopyFromRows(rows))
 	return err
 }
 

@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/config"
 )
 
-// openSockets returns the listeners of systemd (sd_listen_fds(3)) by name: public and admin. A socket that belongs to no
-// listener is a usage error: its clients would wait for ever. Call it once: it closes the descriptors of systemd.
+// openSockets returns the listeners of systemd (sd_listen_fds(3)) by name: public and admin. A socket that belongs to
+// no listener is a usage error: its clients would wait for ever. Call it once: it closes the descriptors of systemd.
 func openSockets(s *config.Settings, log *slog.Logger) (map[string]*net.TCPListener, error) {
 	sockets := map[string]*net.TCPListener{}
 	for _, file := range activation.Files(true) {

@@ -10,8 +10,8 @@ import (
 )
 
 // authorize returns the principal of a request, the zero value if it requires no credential. again is for a request
-// whose credential was valid when it arrived. The principal that authorize returns with an error is valid, but lacks the
-// scope.
+// whose credential was valid when it arrived. The principal that authorize returns with an error is valid, but lacks
+// the scope.
 func (h *handler) authorize(rec *responseRecorder, r *http.Request, again bool) (principal auth.Principal, err error) {
 	route := rec.route
 	switch {
@@ -43,11 +43,12 @@ func (h *handler) authorizeBearer(rec *responseRecorder, r *http.Request, again 
 	return h.authenticate(rec, r, credential, again)
 }
 
-// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
-// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
-// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
-// store has in memory always works: clients share an address, and one of them must not lock out the others. again is for
-// a credential that was valid before: the store has it in memory, or it is no longer valid, which is no failure.
+// authenticate returns the principal of a credential. While the network of the client has too many failures, the
+// store does not look for the credential in the engine, so the limit also bounds the work of the store. A credential
+// counts once it has failed: the first requests with a new token don't count, even when concurrent. A credential that
+// the store has in memory always works: clients share an address, and one of them must not lock out the others. again
+// is for a credential that was valid before: the store has it in memory, or it is no longer valid, which is no
+// failure.
 func (h *handler) authenticate(
 	rec *responseRecorder, r *http.Request, credential string, again bool,
 ) (auth.Principal, error) {

@@ -44,7 +44,6 @@ const (
 )
 
 // checkpointer has the state of the checkpoints. Engine.writeMu guards it.
-// checkpointer has the state of the checkpoints. Engine.writeMu guards it.
 type checkpointer struct {
 	startFrames   int       // length of the WAL at which the next checkpoint starts
 	frames        int       // known length of the WAL
@@ -156,8 +155,8 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	}
 }
 
-// checkpointOrWait starts or finishes a checkpoint if one is due. It returns the running pass if the caller must wait for
-// its end. The caller waits without writeMu, so that changes of tokens do not wait.
+// checkpointOrWait starts or finishes a checkpoint if one is due. It returns the running pass if the caller must wait
+// for its end. The caller waits without writeMu, so that changes of tokens do not wait.
 func (e *Engine) checkpointOrWait(more int) (*pass, error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()

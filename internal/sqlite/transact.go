@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// transaction is the current transaction: its number as a commit, the row of state at its start, and its changes of that
-// row. It is the zero value in the transaction that creates the tables.
+// transaction is the current transaction: its number as a commit, the row of state at its start, and its changes of
+// that row. It is the zero value in the transaction that creates the tables.
 type transaction struct {
 	commit   int64
 	move     store.MoveState

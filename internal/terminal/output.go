@@ -59,15 +59,14 @@ var errOutputExists = fmt.Errorf("%w; name another file, or replace it with --fo
 
 // descriptorIn returns the number in a path that names a descriptor of the program.
 func descriptorIn(path string) (number string, ok bool) {
-	path = filepath.Clean(path)
-	switch dir, name := filepath.Split(path); {
-	case path == "/dev/stdout":
+	switch path = filepath.Clean(path); path {
+	case "/dev/stdout":
 		return "1", true
-	case path == "/dev/stderr":
+	case "/dev/stderr":
 		return "2", true
-	default:
-		return name, dir == "/dev/fd/" || dir == "/proc/self/fd/"
 	}
+	dir, name := filepath.Split(path)
+	return name, dir == "/dev/fd/" || dir == "/proc/self/fd/"
 }
 
 // duplicate returns a duplicate of a descriptor that the program inherited. A duplicate shares the offset; a file

@@ -152,8 +152,8 @@ func (o *outage) pollFailed(last time.Time, err error) {
 	o.log.Error("store unreachable", "error", o.cause)
 }
 
-// unreachable reports whether the engine does not answer polls: also while a poll hangs. The age of the last poll cannot
-// tell: a paused process and a machine that slept look the same.
+// unreachable reports whether the engine does not answer polls: also while a poll hangs. The age of the last poll
+// cannot tell: a paused process and a machine that slept look the same.
 func (o *outage) unreachable() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
