@@ -69,8 +69,8 @@ func (m *mover) readSpans(ctx context.Context, to chan<- span) {
 	}
 }
 
-// copySpan copies a span. The limit of store.PlantsBytes ends no read of the destination before the last plant of the
-// span, because the read of the source ended there, unless the destination has another plant before.
+// copySpan copies a span. The read of the source ended after store.PlantsBytes of texts at the latest, so one read of
+// the destination has the whole span too, or has a plant that the source does not have.
 func (m *mover) copySpan(ctx context.Context, s span) error {
 	_, err := m.copyRows(ctx, s.rows, func() ([]store.Row, error) {
 		return m.To.Plants(ctx, s.from, s.to, len(s.rows)+1)
