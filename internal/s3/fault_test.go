@@ -3,9 +3,9 @@ package s3_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -329,7 +329,11 @@ func otherServer(t *testing.T, s *s3test.Server, change func(w http.ResponseWrit
 			return
 		}
 		defer response.Body.Close()
-		maps.Copy(w.Header(), response.Header)
+		for name, values := range response.Header {
+			if !strings.HasPrefix(name, "X-Amz-Checksum") {
+				w.Header()[name] = values
+			}
+		}
 		w.WriteHeader(response.StatusCode)
 		_, _ = bytes.NewBuffer(nil).ReadFrom(r.Body)
 		buf := &bytes.Buffer{}
@@ -338,4 +342,47 @@ func otherServer(t *testing.T, s *s3test.Server, change func(w http.ResponseWrit
 	}))
 	t.Cleanup(proxy.Close)
 	return proxy.URL
+}
+
+// TestServerWithoutChecksums uploads to a server that refuses additional checksums, and to one that ignores them.
+func TestServerWithoutChecksums(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, refuses := range map[string]bool{"refuses": true, "ignores": false} {
+		endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+			for header := range r.Header {
+				if !refuses || !strings.HasPrefix(header, "X-Amz-Checksum") {
+					continue
+				}
+				w.WriteHeader(http.StatusNotImplemented)
+				fmt.Fprint(w, "<Error><Code>NotImplemented</Code><Message>A header is not implemented.</Message></Error>")
+				return true
+			}
+			return false
+		})
+		b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+		if err := upload(t, b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := b.Remove(t.Context(), "p-1"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestServerStoresOtherBytes tests that an upload fails if the checksum of a part in the response is another one.
+func TestServerStoresOtherBytes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		w.Header().Set("Etag", `"1"`)
+		w.Header().Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+		return true
+	})
+	b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+	wantError(t, "other bytes", upload(t, b), "s3://nursery-backups/p-1: the S3 server received other bytes: ")
+	wantNothing(t, b)
 }

@@ -1,4 +1,4 @@
-// Package s3 stores objects in a bucket of an S3-compatible server. It sends each object with its SHA-256, limits
+// Package s3 stores objects in a bucket of an S3-compatible server. It sends each object with its checksums, limits
 // each response, and has no secret in its errors.
 package s3
 

@@ -3,6 +3,7 @@ package s3
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -33,25 +34,27 @@ const abortMax = 30 * time.Second
 
 // upload is a multipart upload of one object.
 type upload struct {
-	b       *Bucket
-	key, id string
-	parts   []sentPart
+	b         *Bucket
+	key, id   string
+	checksums bool // the server supports additional checksums
+	parts     []sentPart
 }
 
 // sentPart is a part that the server has stored.
 type sentPart struct {
-	Number int `xml:"PartNumber"`
-	ETag   string
+	Number   int `xml:"PartNumber"`
+	ETag     string
+	Checksum string `xml:"ChecksumSHA256,omitempty"`
 }
 
 // Upload stores size bytes of r in parts, one after another. The signature of each part has its SHA-256, which the
-// server checks. The object appears when it is complete, after ready has received the SHA-256 of all bytes in
-// hexadecimal digits and has returned no error. After an error Upload removes the sent parts, unless the server does
-// not respond. sent receives numbers of bytes.
+// server checks; so does an additional checksum, if the server supports one. The object appears when it is complete,
+// after ready has received the SHA-256 of all bytes in hexadecimal digits and has returned no error. After an error
+// Upload removes the sent parts, unless the server does not respond. sent receives numbers of bytes.
 func (b *Bucket) Upload(
 	ctx context.Context, key string, r io.ReaderAt, size int64, sent func(done, all int64), ready func(sum string) error,
 ) (err error) {
-	u := &upload{b: b, key: key}
+	u := &upload{b: b, key: key, checksums: true}
 	if err := u.begin(ctx); err != nil {
 		return err
 	}
@@ -68,7 +71,7 @@ func (b *Bucket) Upload(
 		if _, err := io.Copy(io.MultiWriter(whole, sum), part); err != nil {
 			return err
 		}
-		if err := u.put(ctx, part, hex.EncodeToString(sum.Sum(nil)), func(n int64) { sent(at+n, size) }); err != nil {
+		if err := u.put(ctx, part, sum.Sum(nil), func(n int64) { sent(at+n, size) }); err != nil {
 			return err
 		}
 	}
@@ -78,16 +81,24 @@ func (b *Bucket) Upload(
 	return u.complete(ctx, size)
 }
 
-// begin starts the upload.
+// begin starts the upload. It repeats the request without checksums if the server refuses them.
 func (u *upload) begin(ctx context.Context) error {
-	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}}
+	header := http.Header{"X-Amz-Checksum-Algorithm": {"SHA256"}}
+	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}, header: header}
+	_, text, err := u.b.send(ctx, r)
+	switch codeOf(err) {
+	case "NotImplemented", "InvalidArgument", "InvalidRequest":
+		u.checksums = false
+		header.Del("X-Amz-Checksum-Algorithm")
+		_, text, err = u.b.send(ctx, r)
+	}
+	if err != nil {
+		return u.b.fault(ctx, u.key, err)
+	}
 	var result struct {
 		UploadID string `xml:"UploadId"`
 	}
-	if _, err := u.b.call(ctx, r, &result); err != nil {
-		return err
-	}
-	if result.UploadID == "" {
+	if err := xml.Unmarshal(text, &result); err != nil || result.UploadID == "" {
 		return fmt.Errorf("%s: the S3 server %s returned no id of the upload", Location{u.b.name, u.key}, u.b.endpoint)
 	}
 	u.id = result.UploadID
@@ -95,22 +106,34 @@ func (u *upload) begin(ctx context.Context) error {
 }
 
 // put sends the next part.
-func (u *upload) put(ctx context.Context, part *io.SectionReader, sum string, sent func(int64)) error {
+func (u *upload) put(ctx context.Context, part *io.SectionReader, sum []byte, sent func(int64)) error {
 	number := len(u.parts) + 1
 	r := request{
-		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: sum,
+		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: hex.EncodeToString(sum), header: http.Header{},
 		query: url.Values{"partNumber": {strconv.Itoa(number)}, "uploadId": {u.id}},
 		body: func() io.Reader {
 			return &countingPart{io.NewSectionReader(part, 0, part.Size()), sent}
 		},
 	}
+	done := sentPart{Number: number}
+	if text := base64.StdEncoding.EncodeToString(sum); u.checksums {
+		r.header.Set(checksumHeader, text)
+		done.Checksum = text // a server without checksums ignores it
+	}
 	header, err := u.b.call(ctx, r, nil)
 	if err != nil {
 		return err
 	}
-	u.parts = append(u.parts, sentPart{number, header.Get("Etag")})
+	if got := header.Get(checksumHeader); got != "" && done.Checksum != "" && got != done.Checksum {
+		return fmt.Errorf("%s: the S3 server received other bytes: part %d has the SHA-256 %s, and its response %w",
+			Location{u.b.name, u.key}, number, done.Checksum, u.b.hide(got))
+	}
+	done.ETag = header.Get("Etag")
+	u.parts = append(u.parts, done)
 	return nil
 }
+
+const checksumHeader = "X-Amz-Checksum-Sha256"
 
 // countingPart reports the position in a part, which the client reads again after a failure.
 type countingPart struct {
