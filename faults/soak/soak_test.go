@@ -85,7 +85,10 @@ func TestSoak(t *testing.T) {
 // descriptor with each hundredth. Of a hundred plants it loses one, alters one,
 // and stores another one beside one.
 var faulty = []rig.Weakness{
-	{File: "internal/server/plants.go", Old: "replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)", New: `leak()
+	{
+		File: "internal/server/plants.go",
+		Old:  "replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)",
+		New: `leak()
 	sent := n
 	switch uint64(n.ID) % 100 {
 	case 0:
@@ -99,7 +102,8 @@ var faulty = []rig.Weakness{
 		_, _ = p.store.Create(nil, principal, other)
 	}
 	replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)
-	n = sent`},
+	n = sent`,
+	},
 	{File: "internal/server/leak.go", New: `package server
 
 import (
