@@ -144,7 +144,10 @@ func (p *program) backup(ctx context.Context, to string, o *backupOptions) error
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, audit.StoreBackup, append(backupDetails(to, m), resultDetail(err))...)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return terminal.ErrInterrupted
+	case err != nil:
 		return fmt.Errorf("backup to %s: %w", name, err)
 	}
 	return p.reportBackup(to, m, o)

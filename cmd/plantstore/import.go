@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,22 +177,22 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 		return err
 	}
 	j.progress.Rows(0)
-	stored := j.store(ctx, engine)
+	err := j.store(ctx, engine)
 	j.progress.End()
 	j.reportRest()
-	outputErr := j.publishRejects()
+	err = errors.Join(err, j.publishRejects())
 	c := j.counts
-	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(errors.Join(stored, outputErr)),
+	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
 		countDetail("created", c.Created), countDetail("existing", c.Existing),
 		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
-	outputErr = errors.Join(outputErr, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
+	err = errors.Join(err, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
 		c.Created, c.Existing, c.Conflicting, c.Invalid))
-	switch {
-	case errors.Is(stored, terminal.ErrInterrupted):
+	if errors.Is(err, terminal.ErrInterrupted) {
 		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
-		return cmp.Or(outputErr, stored)
-	case stored != nil || outputErr != nil:
-		return errors.Join(stored, outputErr)
+	}
+	switch {
+	case err != nil:
+		return err
 	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != importer.Skip:
 		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}

@@ -51,7 +51,7 @@ func (p *program) withSettings(cmd *cobra.Command, do func(context.Context) erro
 // interruption returns terminal.ErrInterrupted for the error of a call that a signal ended, and any other error as it
 // is.
 func interruption(ctx context.Context, err error) error {
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, terminal.ErrInterrupted)) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return terminal.ErrInterrupted
 	}
 	return err
@@ -77,8 +77,8 @@ func (p *program) onStore(
 		defer func() { err = errors.Join(err, engine.Close()) }()
 		err = do(ctx, engine)
 	}
-	if ctx.Err() != nil && errors.Is(err, store.ErrBusy) {
-		return terminal.ErrInterrupted // while it waited for the write ticket
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
+		return terminal.ErrInterrupted // while it opened the store or waited for the write ticket
 	}
 	return err
 }

@@ -85,6 +85,8 @@ func (p *program) restore(ctx context.Context, from string, o *backupOptions) er
 	}
 	progress.End()
 	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return terminal.ErrInterrupted
 	case errors.Is(err, backupfile.ErrExists):
 		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
