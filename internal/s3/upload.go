@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -86,8 +87,8 @@ func (u *upload) begin(ctx context.Context) error {
 	header := http.Header{"X-Amz-Checksum-Algorithm": {"SHA256"}}
 	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}, header: header}
 	_, text, err := u.b.send(ctx, r)
-	switch codeOf(err) {
-	case "NotImplemented", "InvalidArgument", "InvalidRequest":
+	if refusal, ok := errors.AsType[*responseError](err); ok &&
+		slices.Contains([]string{"NotImplemented", "InvalidArgument", "InvalidRequest"}, refusal.Code) {
 		u.checksums = false
 		header.Del("X-Amz-Checksum-Algorithm")
 		_, text, err = u.b.send(ctx, r)
