@@ -39,8 +39,14 @@ func (s *Settings) listenerGroups() []Group {
 			{"listen", checked(&s.Listen, checkAddress), "127.0.0.1:8080", "`address` of the public listener"},
 			{"tls-cert", text(&s.TLS.Cert), "", "PEM `file` with the certificate of the listeners and its chain"},
 			{"tls-key", text(&s.TLS.Key), "", "PEM `file` with the private key of the certificate"},
-			{"acme-domain", list(&s.ACME.Domains, acme.CheckDomain), "", "`domains` for which the server orders certificates"},
-			{"acme-email", checked(&s.ACME.Email, optional(acme.CheckEmail)), "", "`address` for the CA; agrees to its terms"},
+			{
+				"acme-domain", list(&s.ACME.Domains, acme.CheckDomain), "",
+				"`domains` for which the server obtains certificates by ACME",
+			},
+			{
+				"acme-email", checked(&s.ACME.Email, optional(acme.CheckEmail)), "",
+				"`address` for messages of the CA; agrees to its terms of service",
+			},
 			{
 				"backup-dir", checked(&s.Backup.Dir, checkDestination), "",
 				"`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
@@ -53,23 +59,47 @@ func (s *Settings) listenerGroups() []Group {
 			{"console-url", baseURL(&s.SignIn.ConsoleURL), "", "`URL` at which browsers reach the console"},
 			{"cors-origins", list(&s.CORSOrigins, checkOrigin), "", "`origins` whose web pages may create plants, or *"},
 			{"pprof", toggle(&s.PProf), "", "serve profiles at /debug/pprof/ of the admin listener"},
-			{"admin-open", toggle(&s.Admin.Open), "", "allow reads on the admin listener, on loopback, without a credential"},
-			{"print-tokens", toggle(&s.Admin.PrintTokens), "", "print the first tokens even without a terminal"},
-			{"trusted-proxies", list(&s.Proxies.Trusted, checkPrefix), "", "`addresses` of proxies that may name their client"},
+			{
+				"admin-open", toggle(&s.Admin.Open), "",
+				"require no credential for reads on the admin listener, which must be on loopback",
+			},
+			{
+				"print-tokens", toggle(&s.Admin.PrintTokens), "",
+				"print the first tokens of a store even if standard output is not a terminal",
+			},
+			{
+				"trusted-proxies", list(&s.Proxies.Trusted, checkPrefix), "",
+				"`addresses` of proxies that may name the address of a client",
+			},
 			{"proxy-protocol", toggle(&s.Proxies.Protocol), "", "require a PROXY header from each trusted proxy"},
 		}},
 		{"TLS", []Setting{
 			{"client-ca", text(&s.TLS.ClientCA), "", "PEM `file` with the issuers of client certificates"},
-			{"insecure-listen", toggle(&s.TLS.InsecureListen), "", "allow addresses without TLS that are not loopback"},
-			{"acme-directory", checked(&s.ACME.Directory, acme.CheckDirectory), acme.LetsEncrypt, "`URL` of the CA's directory"},
+			{
+				"insecure-listen", toggle(&s.TLS.InsecureListen), "",
+				"allow addresses without TLS that are not loopback addresses",
+			},
+			{
+				"acme-directory", checked(&s.ACME.Directory, acme.CheckDirectory), acme.LetsEncrypt,
+				"`URL` of the ACME directory of the CA",
+			},
 			{"acme-ca", text(&s.ACME.CA), "", "PEM `file` that verifies the TLS certificate of the ACME directory"},
-			{"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "", "`address` for the challenge http-01"},
+			{
+				"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "",
+				"`address` of a listener for the challenge http-01",
+			},
 		}},
 		{"Limits", []Setting{
 			{"body-max", byteCount(&s.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
 			{"request-timeout", Timeout(&s.RequestTimeout), "10s", "`time` for a request to arrive"},
-			{"connections-max", count(&s.Connections.Max, 0), "0", "`connections` of the public listener; 0: automatic"},
-			{"connections-per-address", count(&s.Connections.PerAddress, 0), "1000", "`connections` of an address; 0: no limit"},
+			{
+				"connections-max", count(&s.Connections.Max, 0), "0",
+				"number of open `connections` of the public listener; 0: automatic",
+			},
+			{
+				"connections-per-address", count(&s.Connections.PerAddress, 0), "1000",
+				"number of open `connections` of one client address; 0: no limit",
+			},
 			{"auth-failures", count(&s.Rate.AuthFailures, 0), "30", "`number` of failed credentials per minute and address"},
 			{"credential-rate", count(&s.Rate.PerSecond, 0), "0", "`requests` per second and credential"},
 			{"credential-burst", count(&s.Rate.Burst, 0), "0", "`requests` of a credential that may come at once"},
@@ -90,23 +120,35 @@ func (s *Settings) otherGroups() []Group {
 		}},
 		{"Log", []Setting{
 			{"log-format", Choice(&s.LogFormat, "text", "json"), "text", "`form` of the log"},
-			{"log-level", Choice(&s.LogLevel, "debug", "access", "info", "warn", "error"), "access", "lowest `level` logged"},
+			{
+				"log-level", Choice(&s.LogLevel, "debug", "access", "info", "warn", "error"), "access",
+				"lowest `level` of the log lines",
+			},
 			{"audit-keep", Duration(&s.AuditKeep), "400d", "`time` to keep an entry of the audit log; 0: always"},
 		}},
 		{"OpenID Connect", []Setting{
-			{"oidc-issuer", checked(&s.OIDC.Issuer, optional(oidc.CheckIssuer)), "", "`URL` of the issuer of accepted JWTs"},
+			{
+				"oidc-issuer", checked(&s.OIDC.Issuer, optional(oidc.CheckIssuer)), "",
+				"`URL` of the issuer whose JWTs are accepted; empty: none",
+			},
 			{"oidc-audience", text(&s.OIDC.Audience), "", "`audience` of the JWTs for this store"},
 			{"oidc-scopes", list(&s.OIDC.Scopes, checkScopeGrant), "", "`grants` of scopes, as VALUE=SCOPE"},
 			{"oidc-scope-claim", text(&s.OIDC.ScopeClaim), "scope", "`claim` with the values that grant scopes"},
 			{"oidc-name-claim", text(&s.OIDC.NameClaim), "sub", "`claim` with the name of the credential in the log"},
 			{"oidc-client-id", text(&s.SignIn.ClientID), "", "`id` of the console as a client of the issuer; empty: none"},
 			{"oidc-client-secret-file", text(&s.SignIn.SecretFile), "", "`file` with the secret of the client"},
-			{"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "", "`scopes` that the console requests"},
+			{
+				"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "",
+				"`scopes` that the console requests from the issuer",
+			},
 			{"oidc-console-claim", text(&s.SignIn.Claim), "groups", "`claim` of the ID token that grants access to the console"},
 			{"oidc-console-grants", list(&s.SignIn.Grants, checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES"},
 		}},
 		{"Webhooks", []Setting{
-			{"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "", "`URLs` that receive an event for each new plant"},
+			{
+				"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "",
+				"`URLs` that receive an event for each created plant; empty: none",
+			},
 			{SecretFileSetting, text(&s.Webhook.SecretFile), "", "`file` with the secret that signs the events"},
 			{"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "", "deliver also to private addresses and over http"},
 			{"webhook-rate", count(&s.Webhook.Rate, 1), "500", "number of `attempts` a second, to all URLs"},
