@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"plantstore/internal/plant"
@@ -38,14 +39,14 @@ func (r *csvReader) countFault() error {
 
 // text returns the text of a cell, and adds its faults.
 func text(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) string {
-	cell = unguard(cell)
-	if !utf8.Valid(cell) {
+	text := unguard(string(cell))
+	if !utf8.ValidString(text) {
 		faults.Add(plant.CodeBodyNotUTF8, column+" is not UTF-8; save the file as UTF-8")
 	}
-	if bytes.IndexByte(cell, 0) >= 0 {
+	if strings.IndexByte(text, 0) >= 0 {
 		faults.Add(hasNUL, column+" contains the character U+0000; remove it")
 	}
-	return string(cell)
+	return text
 }
 
 // id returns the id in a cell, or adds the fault of the cell. It accepts only

@@ -1,8 +1,8 @@
 package dump
 
 import (
-	"bytes"
 	"strings"
+	"unicode/utf8"
 )
 
 // A spreadsheet evaluates a cell that begins with one of a few characters as a
@@ -42,64 +42,46 @@ func guard(text string) string {
 	return string(guarded)
 }
 
-// unguard returns the cell without the apostrophes that the Writer added. It
-// does not change the cell: the result is a copy or a part of it.
-func unguard(cell []byte) []byte {
-	if bytes.IndexByte(cell, '\'') < 0 {
+// unguard returns the text of a cell without the apostrophes that guard added.
+func unguard(cell string) string {
+	if strings.IndexByte(cell, '\'') < 0 {
 		return cell
 	}
-	if cell[0] == '\'' && beginsFormula(bytes.TrimLeft(cell, "'")) {
+	if cell[0] == '\'' && beginsFormula(strings.TrimLeft(cell, "'")) {
 		cell = cell[1:]
 	}
-	if !bytes.ContainsAny(cell, splitters) {
+	if !strings.ContainsAny(cell, splitters) {
 		return cell
 	}
 	text := make([]byte, 0, len(cell))
-	for i, c := range cell {
-		guard := c == '\'' && i > 0 && isSplitter(cell[i-1]) && hidesFormula(cell[i:])
+	for i := range len(cell) {
+		guard := cell[i] == '\'' && i > 0 && isSplitter(cell[i-1]) && hidesFormula(cell[i:])
 		if !guard {
-			text = append(text, c)
+			text = append(text, cell[i])
 		}
 	}
-	return text
+	return string(text)
 }
 
 func isSplitter(c byte) bool { return strings.IndexByte(splitters, c) >= 0 }
 
 // hidesFormula reports whether the text begins like a formula after apostrophes
 // and quotes.
-func hidesFormula[T string | []byte](text T) bool {
-	for i := range len(text) {
-		if text[i] != '\'' && text[i] != '"' {
-			return beginsSign(text[i:])
-		}
-	}
-	return false
-}
+func hidesFormula(text string) bool { return beginsSign(strings.TrimLeft(text, `'"`)) }
 
 // beginsFormula reports whether the text begins like a formula, or with TAB, CR
 // or LF, which a spreadsheet may skip.
-func beginsFormula[T string | []byte](text T) bool {
-	if len(text) == 0 {
-		return false
-	}
-	return text[0] == '\t' || text[0] == '\r' || text[0] == '\n' || beginsSign(text)
+func beginsFormula(text string) bool {
+	return text != "" && strings.IndexByte("\t\r\n", text[0]) >= 0 || beginsSign(text)
 }
 
 // beginsSign reports whether the text begins with = + - @ or with the full-width
 // form of one.
-func beginsSign[T string | []byte](text T) bool {
-	if len(text) == 0 {
-		return false
-	}
-	switch text[0] {
-	case '=', '+', '-', '@':
+func beginsSign(text string) bool {
+	sign, _ := utf8.DecodeRuneInString(text)
+	switch sign {
+	case '=', '+', '-', '@', '＝', '＋', '－', '＠':
 		return true
-	case "＝"[0]: // the first byte of all four
-		switch string(text[:min(len(text), len("＝"))]) {
-		case "＝", "＋", "－", "＠":
-			return true
-		}
 	}
 	return false
 }
