@@ -57,7 +57,7 @@ func (r *csvReader) next(row *Row) error {
 	}
 	row.header = r.header
 	if row.Err == nil {
-		row.Plant, row.Err = r.plant(row.Raw)
+		row.Err = r.setPlant(row)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (r *csvReader) next(row *Row) error {
 // scanRow returns the next row that is not blank, without its plant, and sets scan.
 func (r *csvReader) scanRow(row *Row) error {
 	for {
-		r.scan = csvScan{column: 1, cells: r.scan.cells[:0]}
+		r.scan.reset()
 		done := r.row(row, r.scan.scan)
 		blank := row.Err == nil && len(row.Raw) == 0
 		switch {

@@ -11,22 +11,22 @@ import (
 	"plantstore/internal/plant"
 )
 
-// plant returns the plant of a row that has been scanned, or an error with all
-// faults of the row.
-func (r *csvReader) plant(raw []byte) (plant.NewPlant, error) {
+// setPlant sets the plant of a row that has been scanned. It returns an error with
+// all faults of the row.
+func (r *csvReader) setPlant(row *Row) error {
 	if len(r.scan.cells) != r.columns.count {
-		return plant.NewPlant{}, r.countFault()
+		return r.countFault()
 	}
-	var p plant.NewPlant
 	var faults plant.Faults
-	p.ID = id(&faults, r.scan.text(raw, r.columns.id))
-	p.Name = text(&faults, r.scan.text(raw, r.columns.name), "name", plant.CodeNameHasNUL)
+	row.Plant.ID = id(&faults, r.scan.text(row.Raw, r.columns.id))
+	row.Plant.Name = text(&faults, r.scan.text(row.Raw, r.columns.name), "name", plant.CodeNameHasNUL)
+	row.Plant.Tag = plant.Tag{}
 	if r.columns.tag >= 0 {
-		if cell := r.scan.text(raw, r.columns.tag); len(cell) > 0 {
-			p.Tag = plant.Tagged(text(&faults, cell, "tag", plant.CodeTagHasNUL))
+		if cell := r.scan.text(row.Raw, r.columns.tag); len(cell) > 0 {
+			row.Plant.Tag = plant.Tagged(text(&faults, cell, "tag", plant.CodeTagHasNUL))
 		}
 	}
-	return p, faults.Err()
+	return faults.Err()
 }
 
 func (r *csvReader) countFault() error {

@@ -42,6 +42,12 @@ const (
 // span is the position of a cell in its row, quotes included.
 type span struct{ start, end int }
 
+// reset begins a row.
+func (s *csvScan) reset() {
+	s.state, s.scanned, s.column, s.start = atStart, 0, 1, 0
+	s.cells, s.fault = s.cells[:0], nil
+}
+
 // scan is a scan for window.row.
 func (s *csvScan) scan(data []byte) (n int, done bool) {
 	for n < len(data) {
