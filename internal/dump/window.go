@@ -62,9 +62,10 @@ func (w *window) skipByteOrderMark() {
 	}
 }
 
-// row reads a row with its line end, if it has one, and sets its Line, Raw and Err. scan continues the row with
-// more bytes: it returns the number of bytes that belong to the row, and whether
-// the row ends after them. row returns false if the input ends first.
+// row reads a row with its line end, if it has one, and sets its Line, Raw and Err.
+// scan continues the row with more bytes: it returns the number of bytes that
+// belong to the row, and whether the row ends after them. row returns false if the
+// input ends first.
 func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done bool) {
 	row.Line, row.Err = w.line, nil // not the whole row, which costs write barriers
 	size, tooLong := 0, false
