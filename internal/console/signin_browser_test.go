@@ -20,12 +20,12 @@ func (b *browser) main() string {
 	return evaluate[string](b, `document.querySelector("main").innerText.split(/\s+/).join(" ").trim()`)
 }
 
-// awaitMain waits until the text of the page is this one.
+// awaitMain waits until a complete page has this text: the elements of a page that is loading may be replaced.
 func (b *browser) awaitMain(want string) {
 	b.t.Helper()
 	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
 		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](
-			`(document.querySelector("main")?.innerText || "").split(/\s+/).join(" ").trim()`))
+			`document.readyState === "complete" ? document.querySelector("main").innerText.split(/\s+/).join(" ").trim() : ""`))
 		if err == nil && text == want {
 			return
 		}
