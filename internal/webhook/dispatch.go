@@ -3,6 +3,8 @@ package webhook
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"plantstore/internal/store"
@@ -29,6 +31,7 @@ type dispatcher struct {
 	woken    bool                   // there may be new events
 	failing  bool                   // the last round failed
 	warned   bool                   // the log has a warning about that
+	turn     int                    // receiver that claims first
 }
 
 type deliveryKey struct{ webhook, plant int64 }
@@ -100,8 +103,11 @@ func (d *dispatcher) claims(now time.Time) map[int64]int {
 	d.tokens = min(d.tokens+rate*now.Sub(d.last).Seconds(), max(1, rate*burst.Seconds()))
 	budget := max(0, int(d.tokens))
 	most := map[int64]int{}
-	for id, r := range d.receivers { // in random order, so no webhook always claims first
-		n := min(budget, r.room(now, d.config.Concurrency*claimsEach))
+	ids := slices.Sorted(maps.Keys(d.receivers)) // a range over a small map mostly begins with the same one
+	d.turn++
+	for i := range ids {
+		id := ids[(d.turn+i)%len(ids)]
+		n := min(budget, d.receivers[id].room(now, d.config.Concurrency*claimsEach))
 		if n > 0 {
 			most[id] = n
 			budget -= n

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -18,12 +19,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
@@ -512,6 +515,52 @@ func TestRate(t *testing.T) {
 	if took := time.Since(began); took < least {
 		t.Errorf("%d attempts took %s, want at least %s", plants, took, least)
 	}
+}
+
+// scarce is an outbox without events that counts the rounds in which each webhook may claim.
+type scarce struct {
+	webhook.Outbox
+
+	rounds map[int64]int
+}
+
+func (scarce) SetWebhooks(_ context.Context, urls []string, _ audit.Origin) (all []store.Webhook, err error) {
+	for i, url := range urls {
+		all = append(all, store.Webhook{ID: int64(i + 1), URL: url, Active: true})
+	}
+	return all, nil
+}
+
+func (scarce) EventsWritten() <-chan struct{} { return nil }
+
+func (scarce) OutboxTotals(context.Context) (map[int64]store.OutboxTotals, error) { return nil, nil }
+
+func (o scarce) TakeDeliveries(
+	_ context.Context, _ []store.DeliveryResult, claim store.Claim,
+) ([]store.Delivery, error) {
+	for id := range claim.Most {
+		o.rounds[id]++
+	}
+	return nil, nil
+}
+
+// TestTurns shows that the webhooks take turns if the rate allows less than each of them could claim.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rounds = 30 // one a second
+		o := scarce{rounds: map[int64]int{}}
+		c := config(t, o, "https://a.example/", "https://b.example/", "https://c.example/")
+		c.Rate = 1
+		s, err := webhook.New(t.Context(), c)
+		must(t, err)
+		s.Start()
+		time.Sleep(rounds*time.Second - time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+		s.Close()
+		if want := map[int64]int{1: rounds / 3, 2: rounds / 3, 3: rounds / 3}; !maps.Equal(o.rounds, want) {
+			t.Errorf("got %v rounds by webhook, want %v", o.rounds, want)
+		}
+	})
 }
 
 // patient is an outbox without a time limit: the limit of Close would be too short for a machine that pauses.
