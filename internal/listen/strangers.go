@@ -68,7 +68,7 @@ func (c *Conn) chargeNew() error {
 	for {
 		select {
 		case <-end.C:
-			if wait < waitMax {
+			if wait < waitMax || l.strangers.isKnown(c.network) {
 				return nil
 			}
 			l.metrics.refused[stranger].Inc()

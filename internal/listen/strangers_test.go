@@ -100,6 +100,38 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 	})
 }
 
+// A connection is not refused at the end of its wait if its network is known by then.
+func TestKnownAtTheEndOfTheWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
+		l := listen.NewBare(listen.Limits{})
+		open, _ := l.Connect(stranger)
+		for range 2 * listen.StrangerUnits {
+			open.Charge(netip.Addr{})
+		}
+		const connections = 50
+		ended := make(chan error)
+		for range connections {
+			go func() {
+				_, _, err := connect(l, stranger)
+				ended <- err
+			}()
+		}
+		time.Sleep(4500 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+		open.Admit(netip.Addr{})
+		refused := 0
+		for range connections {
+			if <-ended != nil {
+				refused++
+			}
+		}
+		if refused > 0 {
+			t.Errorf("%d of %d connections of a known network were refused", refused, connections)
+		}
+	})
+}
+
 // A connection whose response is not a refusal costs no unit. A proxy with many clients has no limit.
 func TestRefundedConnections(t *testing.T) {
 	t.Parallel()
