@@ -136,8 +136,11 @@ func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), lock
 	}, true, nil
 }
 
-// Interrupted reports whether a move left a capture, and no longer runs.
+// Interrupted reports whether a move that is not complete left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
+	if now, err := e.State(ctx); err != nil || now.Move.Phase == store.Moved {
+		return false, err
+	}
 	bodies, err := collect(ctx, e.pool, pgx.RowTo[string],
 		"SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
 			"WHERE tgrelid = 'plants'::regclass::oid AND tgname = '"+captureName+"'")

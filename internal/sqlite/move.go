@@ -27,8 +27,11 @@ func (e *Engine) Lock(context.Context) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Interrupted reports whether a move ended without removing its capture.
+// Interrupted reports whether a move that is not complete left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
+	if now, err := e.State(ctx); err != nil || now.Move.Phase == store.Moved {
+		return false, err
+	}
 	captures, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
 		return c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
 	})

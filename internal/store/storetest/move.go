@@ -216,9 +216,14 @@ func testLock(t *testing.T, s Store) {
 	interrupted("a move that has ended: interrupted", true)
 	unlock, err = other.Lock(t.Context())
 	must(t, err)
-	defer unlock()
 	must(t, other.Reopen(t.Context()))
 	interrupted("no capture: interrupted", false)
+	unlock()
+
+	must(t, e.StartCapture(t.Context()))
+	moved := store.MoveState{Phase: store.Moved, Other: "a place"}
+	must(t, e.SetMoveState(t.Context(), store.MoveState{}, moved))
+	interrupted("the capture of a complete move: interrupted", false)
 }
 
 // testTotals compares the totals that the store maintains, if it does, with its
