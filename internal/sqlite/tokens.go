@@ -100,9 +100,11 @@ func (s statements) TokensChanged() error {
 	return s.conn.Run("UPDATE state SET token_changes = token_changes + 1")
 }
 
-// NextTokenID implements store.Tx.
+// NextTokenID implements store.Tx. As AUTOINCREMENT does, it also looks at the table: another program can change
+// sqlite_sequence, and PutToken would change the stored token.
 func (s statements) NextTokenID() (int64, error) {
-	return s.conn.QueryInt("SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'tokens'")
+	return s.conn.QueryInt("SELECT coalesce(max(last), 0) + 1 FROM (SELECT seq AS last FROM sqlite_sequence " +
+		"WHERE name = 'tokens' UNION ALL SELECT max(id) FROM tokens)")
 }
 
 // PutToken implements store.Tx.
