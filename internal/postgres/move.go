@@ -71,17 +71,21 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 
 // Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
-	err := e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.disableTriggers(ctx, tx); err != nil {
+	var disabled []trigger
+	err := e.transact(ctx, func(tx pgx.Tx) (err error) {
+		if disabled, err = e.disableTriggers(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "UPDATE plantstore SET move_state = NULL")
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET move_state = NULL")
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	e.ownMoveState.Store(&store.MoveState{})
+	if len(disabled) == 0 { // the store is open: another transaction could only fail
+		return nil
+	}
 	return e.dropTriggers(ctx)
 }
 

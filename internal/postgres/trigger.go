@@ -107,18 +107,18 @@ func (e *Engine) enable(ctx context.Context, tx pgx.Tx, g trigger) error {
 	return err
 }
 
-// disableTriggers disables the existing triggers.
-func (e *Engine) disableTriggers(ctx context.Context, tx pgx.Tx) error {
+// disableTriggers disables the existing triggers, and returns them.
+func (e *Engine) disableTriggers(ctx context.Context, tx pgx.Tx) ([]trigger, error) {
 	existing, err := e.triggers(ctx, tx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, g := range existing {
 		if err := g.replace(ctx, tx, noOpBody); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return existing, nil
 }
 
 // dropTriggers drops the existing triggers, which are disabled, and the captured ids. It leaves them if other
