@@ -343,7 +343,15 @@ func (e *Engine) openMark(ctx context.Context) error {
 func (e *Engine) Close() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	warn := func(err error) {
+		e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
+	}
 	e.checkpoints.stop()
+	if last := e.checkpoints.pass; last != nil { // no batch has used its result
+		if err := e.recordBroken(classify(last.err)); errors.Is(err, store.ErrBroken) {
+			warn(err)
+		}
+	}
 	if e.broken != nil && e.writer != nil {
 		return nil
 	}
@@ -353,7 +361,7 @@ func (e *Engine) Close() error {
 		// Closing the connection does the same, but returns no error.
 		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !sqlite3.IsBusy(err) {
 			e.writer.KeepWAL(true)
-			e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
+			warn(err)
 		}
 	}
 	return e.release()

@@ -286,6 +286,26 @@ func TestBackgroundFails(t *testing.T) {
 	}
 }
 
+// TestCloseAfterBackgroundFailed shows that Close repeats no checkpoint that has failed in the background since the last
+// batch.
+func TestCloseAfterBackgroundFailed(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil {
+		t.Fatal(err)
+	}
+	e.writeMu.Lock()
+	e.checkpoints.pass = endedPass()
+	e.checkpoints.pass.err = store.ErrBroken
+	e.writeMu.Unlock()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(e.path + "-wal"); err != nil || info.Size() == 0 {
+		t.Errorf("the WAL after Close: %v, %v", info, err)
+	}
+}
+
 // TestCommitAfterReaderEnded shows that no batch waits for the checkpoint of a WAL that
 // exceeded its limit because of a reader.
 func TestCommitAfterReaderEnded(t *testing.T) {
