@@ -43,7 +43,7 @@ type Engine interface {
 	// it returns false and stores nothing.
 	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
 
-	// Interrupted reports whether the store has the capture of a move that no longer runs.
+	// Interrupted reports whether the store has the capture of a move that is not complete and no longer runs.
 	Interrupted(ctx context.Context) (bool, error)
 
 	// Close makes everything durable and closes the store. No other call may run during Close or after it.
