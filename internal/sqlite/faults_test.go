@@ -286,8 +286,8 @@ func TestBackgroundFails(t *testing.T) {
 	}
 }
 
-// TestCloseAfterBackgroundFailed shows that Close repeats no checkpoint that has failed in the background since the last
-// batch.
+// TestCloseAfterBackgroundFailed shows that Close repeats no checkpoint that has failed in the background since the
+// last batch.
 func TestCloseAfterBackgroundFailed(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
