@@ -28,7 +28,7 @@ type Group struct {
 
 // Groups returns the table of settings: the most common ones first.
 func (s *Settings) Groups() []Group {
-	return append(s.listenerGroups(), s.otherGroups()...)
+	return slices.Concat(s.listenerGroups(), s.storeGroups(), s.integrationGroups())
 }
 
 func (s *Settings) listenerGroups() []Group {
@@ -89,6 +89,11 @@ func (s *Settings) listenerGroups() []Group {
 				"`address` of a listener for the challenge http-01",
 			},
 		}},
+	}
+}
+
+func (s *Settings) storeGroups() []Group {
+	return []Group{
 		{"Limits", []Setting{
 			{"body-max", byteCount(&s.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
 			{"request-timeout", Timeout(&s.RequestTimeout), "10s", "`time` for a request to arrive"},
@@ -105,11 +110,6 @@ func (s *Settings) listenerGroups() []Group {
 			{"credential-burst", count(&s.Rate.Burst, 0), "0", "`requests` of a credential that may come at once"},
 			{"credential-concurrency", count(&s.Rate.Concurrency, 0), "0", "`requests` of a credential at the same time"},
 		}},
-	}
-}
-
-func (s *Settings) otherGroups() []Group {
-	return []Group{
 		{"Durability and backups", []Setting{
 			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
 			{"backup-every", Timeout(&s.Backup.Every), "1d", "`time` between two scheduled backups"},
@@ -126,6 +126,11 @@ func (s *Settings) otherGroups() []Group {
 			},
 			{"audit-keep", Duration(&s.AuditKeep), "400d", "`time` to keep an entry of the audit log; 0: always"},
 		}},
+	}
+}
+
+func (s *Settings) integrationGroups() []Group {
+	return []Group{
 		{"OpenID Connect", []Setting{
 			{
 				"oidc-issuer", checked(&s.OIDC.Issuer, optional(oidc.CheckIssuer)), "",
