@@ -25,7 +25,7 @@ type files[T any] struct {
 	mu      sync.Mutex        // guards the rest
 	served  [sha256.Size]byte // sum of the contents of current
 	seen    finding           // of the last check
-	settled finding           // the last one that two checks in a row had
+	settled finding           // the last one that two checks in a row had, or that load used
 
 	cancel  context.CancelFunc
 	watcher sync.WaitGroup
@@ -95,7 +95,7 @@ func (f *files[T]) load() (changed bool, err error) {
 }
 
 func (f *files[T]) use(value *T, sum [sha256.Size]byte) {
-	f.served = sum
+	f.served, f.settled = sum, finding{sum: sum}
 	f.current.Store(value)
 }
 

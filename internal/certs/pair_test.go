@@ -256,6 +256,30 @@ func TestSuccessorBecomesValid(t *testing.T) {
 	})
 }
 
+// TestRollback tests that the previous pair takes effect again when its files return soon after a reload of others.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.write(certstest.Leaf{Name: "first"})
+		p := f.mustOpen()
+		polls(2)
+		cert, errCert := os.ReadFile(f.cert)
+		key, errKey := os.ReadFile(f.key)
+		f.write(certstest.Leaf{Name: "second"})
+		if err := errors.Join(errCert, errKey, p.Reload()); err != nil {
+			t.Fatal(err)
+		}
+		f.put(f.cert, string(cert))
+		f.put(f.key, string(key))
+		polls(2)
+		if got := nameOf(t, p); got != "first" {
+			t.Errorf("got %q, want first", got)
+		}
+		f.wantMessages(loaded, loaded, loaded)
+	})
+}
+
 func TestBadPairAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(f *fixture){
