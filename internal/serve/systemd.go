@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -71,8 +73,27 @@ func (m *manager) stopping() { m.notify(daemon.SdNotifyStopping) }
 
 // notify logs the first error. The server continues: systemd ends it if it needs the notification.
 func (m *manager) notify(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil && !m.failed {
+	if err := notifySystemd(state); err != nil && !m.failed {
 		m.failed = true
 		m.log.Warn("could not report the state of the server to systemd", "error", err)
 	}
+}
+
+// notifySystemd is daemon.SdNotify with a time limit: a systemd that does not read would block the server for ever.
+func notifySystemd(state string) (err error) {
+	const writeTimeMax = time.Second
+	at := &net.UnixAddr{Name: os.Getenv("NOTIFY_SOCKET"), Net: "unixgram"} // @: an abstract socket
+	if at.Name == "" {
+		return nil
+	}
+	c, err := net.DialUnix(at.Net, nil, at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeMax)); err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(state))
+	return err
 }

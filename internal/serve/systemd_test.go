@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBlockedManager tests that a systemd that reads no notifications does not block the loop that ends the server.
+func TestBlockedManager(t *testing.T) { //nolint:paralleltest // it sets a variable
+	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
+	reader, err := net.ListenUnixgram(at.Net, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	writer, err := net.DialUnix(at.Net, nil, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	for err == nil { // until the queue of the socket is full
+		_ = writer.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = writer.Write([]byte("x"))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	t.Setenv("NOTIFY_SOCKET", at.Name)
+	var log bytes.Buffer
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		startManager(slog.New(slog.NewTextHandler(&log, nil))).stopping()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the notifications block")
+	}
+	if got := strings.Count(log.String(), "could not report the state of the server to systemd"); got != 1 {
+		t.Errorf("got %d lines, want 1: %s", got, log.String())
+	}
+}
