@@ -61,3 +61,27 @@ func TestOutputForeignPipe(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// TestOutputDevice opens a device whose owner may be unknown in a container, and creates no file in /dev.
+func TestOutputDevice(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]error{
+		"/dev/null": nil, "/dev//null": nil, "/dev/plantstore-missing": fs.ErrNotExist,
+	} {
+		out, err := CreateOutput(t.Context(), path, true)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", path, err, want)
+		}
+		if err == nil {
+			if err := errors.Join(out.Publish(), out.Discard()); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&fs.ModeDevice == 0 {
+		t.Errorf("/dev/null: got %v, %v", info, err)
+	}
+	if err := os.Remove("/dev/plantstore-missing"); err == nil {
+		t.Error("a file was created in /dev")
+	}
+}
