@@ -123,7 +123,7 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 	p.bindStoreOrServer(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print the number as a JSON object")
 	cmd.Flags().Int64Var(&selector.Webhook, "webhook", 0, "dead letters of the webhook with this `ID`")
-	cmd.Flags().Int64Var(&plantID, "plant", 0, "dead letters of the plant with this `ID`")
+	cmd.Flags().Var(config.ID(&plantID), "plant", "dead letters of the plant with this `ID`")
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
 	return cmd
 }

@@ -171,7 +171,7 @@ func testDeadLetterCommands(t *testing.T, c canaries, s *testServer, receiver *e
 			`--plant: "x" is not a whole number; see plantstore webhook drop --help`,
 		},
 		{
-			[]string{"retry", "--plant", "9"},
+			[]string{"retry", "--plant", "09"}, // not octal
 			exitFailure,
 			"no such dead letter of an address in the settings of a server; see plantstore webhook list",
 		},
@@ -183,7 +183,7 @@ func testDeadLetterCommands(t *testing.T, c canaries, s *testServer, receiver *e
 			}
 		}
 	}
-	if out := plantstore(t, "webhook", "drop", "--plant", "12", "--json", "--db", db); out != "{\"dead_letters\":1}\n" {
+	if out := plantstore(t, "webhook", "drop", "--plant", "012", "--json", "--db", db); out != "{\"dead_letters\":1}\n" {
 		t.Errorf("webhook drop: %s", out)
 	}
 	receiver.refuses.Store(false)

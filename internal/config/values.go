@@ -191,6 +191,14 @@ func count(to *int, least int) pflag.Value {
 	}}
 }
 
+// ID is the id of a plant. It has decimal digits: pflag's integers read 010 as 8.
+func ID(to *int64) pflag.Value {
+	return &value[int64]{
+		to: to, format: func(id int64) string { return strconv.FormatInt(id, 10) },
+		parse: func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) },
+	}
+}
+
 // List is a list of items, with commas between them. A flag that is repeated adds items.
 type List struct {
 	to    *[]string
