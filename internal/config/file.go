@@ -90,9 +90,12 @@ const YAMLNull = "!!null"
 // also reads the form !!binary, in which plantstore config prints a value that is not UTF-8.
 func scalar(node *yaml.Node) (value string, err error) {
 	var items []string
+	missing := func(item *yaml.Node) bool { return item.Tag == YAMLNull }
 	switch {
-	case node.Tag == YAMLNull:
+	case missing(node):
 		return "", errors.New("the value is missing")
+	case node.Kind == yaml.SequenceNode && slices.ContainsFunc(node.Content, missing): // Decode would omit it
+		return "", errors.New("an item of the list is missing")
 	case node.Kind == yaml.ScalarNode && node.Decode(&value) == nil:
 		return value, nil
 	case node.Kind == yaml.SequenceNode && node.Decode(&items) == nil:
