@@ -31,7 +31,7 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd, existing, func(ctx context.Context, engine serve.Engine) error {
-				at, err := p.settings.ConsoleURL()
+				at, err := p.settings.ConsoleURL(ctx)
 				if err != nil {
 					return err
 				}

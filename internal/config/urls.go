@@ -8,7 +8,7 @@ import (
 )
 
 // ConsoleURL returns the address of the console, from the settings of the server.
-func (s *Settings) ConsoleURL() (*url.URL, error) {
+func (s *Settings) ConsoleURL(ctx context.Context) (*url.URL, error) {
 	if u := s.SignIn.ConsoleURL; u != nil {
 		return u, nil
 	}
@@ -16,9 +16,16 @@ func (s *Settings) ConsoleURL() (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	ip, secure := net.ParseIP(host), s.adminTLS(host)
-	if host != "localhost" && (ip == nil || ip.IsUnspecified()) && len(s.AdminHosts) > 0 {
+	secure := s.adminTLS(host)
+	switch ip := net.ParseIP(host); {
+	case host == "localhost", ip != nil && !ip.IsUnspecified():
+	case len(s.AdminHosts) > 0:
 		host = s.AdminHosts[0]
+	default: // the listener accepts no other name
+		if host, err = resolve(ctx, host); err != nil {
+			return nil, err
+		}
+		secure = s.adminTLS(host)
 	}
 	return GuessURL(net.JoinHostPort(host, port), secure), nil
 }
@@ -29,14 +36,22 @@ func (s *Settings) ReadyURL(ctx context.Context) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host != "" {
-		addresses, err := net.DefaultResolver.LookupIPAddr(ctx, host)
-		if err != nil {
-			return nil, fmt.Errorf("resolve the address of the admin listener: %w", err)
-		}
-		host = addresses[0].String()
+	if host, err = resolve(ctx, host); err != nil {
+		return nil, err
 	}
 	return GuessURL(net.JoinHostPort(host, port), s.adminTLS(host)).JoinPath("readyz"), nil
+}
+
+// resolve returns the address of the host of --admin-listen, which may be empty.
+func resolve(ctx context.Context, host string) (string, error) {
+	if host == "" {
+		return "", nil
+	}
+	addresses, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return "", fmt.Errorf("resolve the address of the admin listener: %w", err)
+	}
+	return addresses[0].String(), nil
 }
 
 // adminAddress returns the host and the port of --admin-listen, for a command that uses the running server.
