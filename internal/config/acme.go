@@ -29,6 +29,8 @@ func (a *ACME) check(s *Settings) error {
 		return s.Fault("acme-domain", "--tls-cert sets the certificate; omit one of them")
 	case a.Email == "":
 		return s.Fault("acme-domain", "the e-mail address is missing; set --acme-email, which agrees to the CA's terms")
+	case a.Directory == "":
+		return s.Fault("acme-directory", "the URL of the CA is missing; set it, or omit the setting for Let's Encrypt")
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (s *Settings) listenerGroups() []Group {
 				"allow addresses without TLS that are not loopback addresses",
 			},
 			{
-				"acme-directory", checked(&s.ACME.Directory, acme.CheckDirectory), acme.LetsEncrypt,
+				"acme-directory", checked(&s.ACME.Directory, optional(acme.CheckDirectory)), acme.LetsEncrypt,
 				"`URL` of the ACME directory of the CA",
 			},
 			{"acme-ca", text(&s.ACME.CA), "", "PEM `file` that verifies the TLS certificate of the ACME directory"},
