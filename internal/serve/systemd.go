@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -16,6 +17,12 @@ import (
 // openSockets returns the listeners of systemd (sd_listen_fds(3)) by name: public and admin. A socket that belongs to
 // no listener is a usage error: its clients would wait for ever. Call it once: it closes the descriptors of systemd.
 func openSockets(s *config.Settings, log *slog.Logger) (map[string]*net.TCPListener, error) {
+	const socketsMax = 16
+	number := os.Getenv("LISTEN_FDS")
+	n, err := strconv.Atoi(number) // activation ignores what is no number, and allocates memory for any number
+	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && (err != nil || n < 0 || n > socketsMax) {
+		return nil, config.Usagef("systemd: LISTEN_FDS must be between 0 and %d; got %q", socketsMax, number)
+	}
 	sockets := map[string]*net.TCPListener{}
 	for _, file := range activation.Files(true) {
 		name := file.Name()

@@ -3,13 +3,17 @@ package serve
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"plantstore/internal/config"
 )
 
 // TestBlockedManager tests that a systemd that reads no notifications does not block the loop that ends the server.
@@ -46,5 +50,18 @@ func TestBlockedManager(t *testing.T) { //nolint:paralleltest // it sets a varia
 	}
 	if got := strings.Count(log.String(), "could not report the state of the server to systemd"); got != 1 {
 		t.Errorf("got %d lines, want 1: %s", got, log.String())
+	}
+}
+
+// TestMalformedSockets tests numbers of sockets that are none: the clients of the sockets would wait for ever.
+func TestMalformedSockets(t *testing.T) { //nolint:paralleltest // it sets variables
+	for _, number := range []string{"", "x", "-1", "17", "1000000000000"} {
+		t.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+		t.Setenv("LISTEN_FDS", number)
+		want := fmt.Sprintf("systemd: LISTEN_FDS must be between 0 and 16; got %q", number)
+		sockets, err := openSockets(&config.Settings{}, slog.New(slog.DiscardHandler))
+		if _, usage := errors.AsType[*config.UsageError](err); !usage || err.Error() != want {
+			t.Errorf("%q: got %v, %v; want %s", number, sockets, err, want)
+		}
 	}
 }
