@@ -91,32 +91,39 @@ func (s *Service) auditPage(ctx context.Context, q AuditQuery, at int64) (page A
 	if q.Oldest {
 		rows = audit.Rows(max(at, ends.Anchor.Sequence+1)-1, read)
 	}
-	until := time.Now().Add(pageTimeMax)
+	until, scanned := time.Now().Add(pageTimeMax), 0
 	for row, err := range rows {
 		if err != nil {
 			return page, err
 		}
-		e, damage := row.Entry()
-		selected := damage != nil || !e.Time.Before(q.Since) && e.IsBy(q.Actor)
-		if selected && len(page.Entries) == q.Limit || time.Now().After(until) {
-			page.Next = newCursor(row.Sequence, "")
-			return page, nil
-		}
-		if selected {
+		if e, damage := row.Entry(); damage != nil || !e.Time.Before(q.Since) && e.IsBy(q.Actor) {
+			if len(page.Entries) == q.Limit {
+				page.Next = newCursor(row.Sequence, "")
+				return page, nil
+			}
 			page.Entries = append(page.Entries, AuditEntry{e, damage})
+		}
+		scanned++
+		if scanned%auditRows == 0 && time.Now().After(until) { // at the end of a read: the next page is a later one
+			if page.Next = cursorAfter(row.Sequence); !q.Oldest {
+				page.Next = newCursor(row.Sequence-1, "")
+			}
+			return page, nil
 		}
 	}
 	return page, nil
 }
 
+// auditRows is the number of rows of a read, here and in audit.Rows.
+const auditRows = 100
+
 // rowsDown returns the rows from a sequence number down to the one after the anchor. read is as for audit.Rows.
 func rowsDown(
 	at, anchor int64, read func(after int64, limit int) ([]audit.Row, error),
 ) iter.Seq2[audit.Row, error] {
-	const pageRows = 100
 	return func(yield func(audit.Row, error) bool) {
-		for at := at; at > anchor; at -= pageRows {
-			rows, err := read(max(at-pageRows, anchor), pageRows)
+		for at := at; at > anchor; at -= auditRows {
+			rows, err := read(max(at-auditRows, anchor), auditRows)
 			if err != nil {
 				yield(audit.Row{}, err)
 				return

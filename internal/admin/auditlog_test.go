@@ -1,13 +1,16 @@
 package admin_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/store/storetest"
 )
 
 // The JSON of an entry is its canonical text. The JSON of a damaged row has the reason. Both can be read again.
@@ -37,4 +40,59 @@ func TestAuditEntryJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"sequence":3,"previous":"","hash":""}`), &none); err == nil {
 		t.Errorf("no entry: got %+v", none)
 	}
+}
+
+// The pages of a log that the store reads slowly reach its end, also without an entry.
+func TestAuditOfSlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := slowLog{rows: make([]audit.Row, 250)}
+		var last audit.Link
+		for i := range engine.rows {
+			engine.rows[i] = audit.Seal(last, audit.Event{Action: audit.ServerStart})
+			last = engine.rows[i].Link()
+		}
+		service, err := admin.New(admin.Config{Engine: engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		for _, oldest := range []bool{true, false} {
+			for actor, want := range map[string]int{"": 250, "nobody": 0} {
+				q, found, pages := admin.AuditQuery{Oldest: oldest, Actor: actor, Limit: admin.PageMax}, 0, 0
+				for more := true; more && pages < 10; pages++ {
+					page, err := service.Audit(t.Context(), q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					found += len(page.Entries)
+					q.Cursor, more = page.Next, page.Next != ""
+				}
+				if found != want || pages != 3 {
+					t.Errorf("oldest %t, actor %q: got %d entries on %d pages, want %d on 3", oldest, actor, found, pages, want)
+				}
+			}
+		}
+	})
+}
+
+// slowLog is an engine with an audit log, each read of which takes six seconds.
+type slowLog struct {
+	storetest.Engine
+
+	rows []audit.Row
+}
+
+func (e slowLog) AuditEnds(context.Context) (audit.Ends, error) {
+	return audit.Ends{Head: e.rows[len(e.rows)-1].Link()}, nil
+}
+
+func (e slowLog) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
+	select {
+	case <-time.After(6 * time.Second):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	rows := e.rows[after:]
+	return rows[:min(limit, len(rows))], nil
 }
