@@ -47,7 +47,7 @@ type Service struct {
 	engine  Engine
 	started time.Time
 
-	verifying sync.Mutex    // held by a verification of the audit log
+	verifying chan struct{} // full during a verification of the audit log
 	downloads chan struct{} // semaphore of the downloads of backups
 	scans     chan struct{} // semaphore of the scans of clients
 	newest    newestBackup
@@ -73,8 +73,9 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		config: c, log: c.Log, engine: c.Engine, started: time.Now().UTC().Truncate(time.Second),
-		downloads: make(chan struct{}, downloadsMax), scans: make(chan struct{}, scansMax),
-		newest: newestBackup{timeMax: listTimeMax}, rejectsMax: importRejectsMax,
+		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
+		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
+		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

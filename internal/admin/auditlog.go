@@ -150,10 +150,14 @@ type AuditVerification struct {
 
 // VerifyAudit verifies the audit log, and that it contains an expected entry; every log contains the zero value.
 func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v AuditVerification, err error) {
-	s.verifying.Lock()
-	defer s.verifying.Unlock()
 	var fault *audit.Fault
 	ends, err := run(ctx, s, s.unreadable, func(ctx context.Context) (audit.Ends, error) {
+		select {
+		case s.verifying <- struct{}{}:
+			defer func() { <-s.verifying }()
+		case <-ctx.Done():
+			return audit.Ends{}, ctx.Err()
+		}
 		ends, err := store.VerifyAudit(ctx, s.engine, expected)
 		switch {
 		case errors.As(err, &fault):

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"plantstore/internal/audit"
@@ -78,7 +77,7 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 // outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
 // wait for a running count use its result.
 type outboxTotals struct {
-	mu     sync.Mutex // guards the fields below, even while one goroutine counts
+	slot   chan struct{} // full while a goroutine uses the fields below
 	totals map[int64]store.OutboxTotals
 	at     time.Time // start of the count; the zero value: no count is valid
 	took   time.Duration
@@ -91,8 +90,12 @@ func (s *Service) outboxTotals(ctx context.Context) (map[int64]store.OutboxTotal
 		share  = 50 // counts run for at most a fiftieth of the time
 	)
 	o := &s.totals
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	select {
+	case o.slot <- struct{}{}:
+		defer func() { <-o.slot }()
+	case <-ctx.Done():
+		return nil, time.Time{}, s.unreadable(ctx.Err())
+	}
 	if time.Since(o.at) < max(ageMax, share*o.took) {
 		return o.totals, o.at, nil
 	}
@@ -107,9 +110,9 @@ func (s *Service) outboxTotals(ctx context.Context) (map[int64]store.OutboxTotal
 
 // expire makes the next request count again, after a change of the outbox.
 func (o *outboxTotals) expire() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.slot <- struct{}{}
 	o.at = time.Time{}
+	<-o.slot
 }
 
 // DeadLetterPage is a page of dead letters, in the order of webhook and plant.

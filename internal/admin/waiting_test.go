@@ -1,0 +1,71 @@
+package admin_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
+)
+
+// An operation that waits for that of another client ends with its context.
+func TestWaitEndsWithContext(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(*admin.Service, context.Context) error{
+		"verification": func(s *admin.Service, ctx context.Context) error {
+			_, err := s.VerifyAudit(ctx, audit.Link{})
+			return err
+		},
+		"totals of the outbox": func(s *admin.Service, ctx context.Context) error {
+			_, err := s.Webhooks(ctx, admin.ListQuery{Limit: 1})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				service, err := admin.New(admin.Config{Engine: stuck{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer service.Close()
+				go func() { _ = do(service, t.Context()) }() // ends with Close
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- do(service, ctx) }()
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if err == nil {
+						t.Error("got no error")
+					}
+				default:
+					t.Error("the second operation still waits for the first one")
+					service.Close()
+					<-ended
+				}
+			})
+		})
+	}
+}
+
+// stuck is an engine whose long reads take until their context ends.
+type stuck struct{ storetest.Engine }
+
+func (stuck) AuditEnds(ctx context.Context) (audit.Ends, error) {
+	<-ctx.Done()
+	return audit.Ends{}, ctx.Err()
+}
+
+func (stuck) Webhooks(context.Context) ([]store.Webhook, error) { return nil, nil }
+
+func (stuck) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
