@@ -90,11 +90,13 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 		fault.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid)
 }
 
-// trim removes the oldest import that has ended if there are too many. The caller has locked mu.
+// trim removes the import that ended first if there are too many besides the running ones. The caller has locked mu.
 func (l *imports) trim() {
-	ended := slices.IndexFunc(l.list, func(j *importJob) bool { return j.state.State != JobRunning })
-	if len(l.list) > importsKept && ended >= 0 {
-		l.list = slices.Delete(l.list, ended, ended+1)
+	ended := slices.Clone(l.list)
+	ended = slices.DeleteFunc(ended, func(j *importJob) bool { return j.state.State == JobRunning })
+	if len(ended) > importsKept {
+		first := slices.MinFunc(ended, func(a, b *importJob) int { return a.state.EndedAt.Compare(b.state.EndedAt) })
+		l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j == first })
 	}
 }
 

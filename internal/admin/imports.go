@@ -68,7 +68,7 @@ const ImportCanceled = "canceled"
 // The limits of imports.
 const (
 	importsMax      = 2  // at the same time, and one of each credential
-	importsKept     = 10 // with their rejects
+	importsKept     = 10 // ended ones, with their rejects
 	importTimeMax   = 12 * time.Hour
 	importRowMax    = 2 << 20 // bytes of a row
 	importPlantMax  = 1 << 20 // bytes of a plant as JSON
@@ -82,7 +82,7 @@ const (
 // imports are the imports of a server.
 type imports struct {
 	mu      sync.Mutex
-	list    []*importJob // oldest first; at most importsKept, and one more for each that runs; guarded by mu
+	list    []*importJob // oldest first: the running ones and at most importsKept others; guarded by mu
 	retired bool         // no more imports start; guarded by mu
 }
 

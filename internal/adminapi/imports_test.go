@@ -555,10 +555,23 @@ func TestImportsAtOnce(t *testing.T) {
 	}
 	<-second.done
 	_ = second.body.Close()
+	long := other.startPut("/imports/long?format=csv")
+	long.write(t, 1, 1)
+	other.await("long", func(i admin.Import) bool { return i.Bytes > 0 })
 	for i := range 12 {
 		if got := a.put(fmt.Sprintf("/imports/n%d?format=csv", i), "id,name\n"); got.status != 200 {
 			t.Fatalf("got %+v", got)
 		}
+	}
+	if got := strings.Count(other.get("/imports").body, `"id"`); got != 11 {
+		t.Errorf("the server keeps %d imports, want the running one and 10 others", got)
+	}
+	_ = long.body.Close()
+	if got := <-long.done; got.status != 200 {
+		t.Errorf("got %+v", got)
+	}
+	if got := other.get("/imports/long"); got.status != 200 {
+		t.Errorf("the import that has ended last: got %+v", got)
 	}
 	if got := strings.Count(other.get("/imports").body, `"id"`); got != 10 {
 		t.Errorf("the server keeps %d imports, want 10", got)
