@@ -64,6 +64,9 @@ type endLine struct {
 
 // progress writes the hits, and a progress line every admin.ProgressEvery.
 func (s *searchWriter) progress(p admin.SearchProgress) error {
+	if s.progressAt.IsZero() {
+		s.to.WriteHeader(http.StatusOK) // also if the client has disconnected: the log and the metrics have the status
+	}
 	var lines []byte
 	for _, hit := range p.Hits {
 		lines = append(lines, `{"type":"hit","plant":`...)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -325,3 +326,32 @@ func TestSearchOfStalledClient(t *testing.T) {
 		t.Error("the client received a complete response")
 	}
 }
+
+// The response to a client that disconnects before the first line has a status, for the log and the metrics.
+func TestSearchOfLostClient(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/plants/search", http.NoBody)
+	for {
+		w := statusWriter{ResponseWriter: httptest.NewRecorder()}
+		err := h.api.SendSearch(&w, r, admin.SearchQuery{Limit: 1})
+		if err != nil { // the search found no place before the end of the context
+			continue
+		}
+		if w.status != http.StatusOK {
+			t.Errorf("got the status %d", w.status)
+		}
+		return
+	}
+}
+
+// statusWriter keeps the status of a response; 0 without one.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) { w.status = status }
