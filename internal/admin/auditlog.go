@@ -78,54 +78,61 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 
 // auditPage returns the page of a query that starts at a sequence number, which may be that of no entry.
 func (s *Service) auditPage(ctx context.Context, q AuditQuery, at int64) (page AuditPage, err error) {
-	const timeMax = 10 * time.Second // the head of a damaged log can be far beyond its last row
-	ctx, cancel := context.WithTimeout(ctx, timeMax)
-	defer cancel()
 	ends, err := s.engine.AuditEnds(ctx)
 	if err != nil {
 		return page, err
 	}
 	page.Entries, page.Head = []AuditEntry{}, ends.Head
-	read := func(after int64, limit int) ([]audit.Row, error) { return s.engine.AuditRows(ctx, after, limit) }
+	until, reads, last := time.Now().Add(pageTimeMax), 0, int64(0)
+	read := func(after int64, limit int) ([]audit.Row, error) {
+		if reads++; reads > 1 && time.Now().After(until) { // the first read lets the next page start at another row
+			return nil, errPageTime
+		}
+		return s.engine.AuditRows(ctx, after, limit)
+	}
 	rows := rowsDown(min(at, ends.Head.Sequence), ends.Anchor.Sequence, read)
 	if q.Oldest {
 		rows = audit.Rows(max(at, ends.Anchor.Sequence+1)-1, read)
 	}
-	until, scanned := time.Now().Add(pageTimeMax), 0
 	for row, err := range rows {
-		if err != nil {
+		switch {
+		case errors.Is(err, errPageTime) && q.Oldest:
+			page.Next = cursorAfter(last)
+			return page, nil
+		case errors.Is(err, errPageTime):
+			page.Next = newCursor(row.Sequence, "")
+			return page, nil
+		case err != nil:
 			return page, err
 		}
-		if e, damage := row.Entry(); damage != nil || !e.Time.Before(q.Since) && e.IsBy(q.Actor) {
-			if len(page.Entries) == q.Limit {
-				page.Next = newCursor(row.Sequence, "")
-				return page, nil
-			}
-			page.Entries = append(page.Entries, AuditEntry{e, damage})
+		last = row.Sequence
+		e, damage := row.Entry()
+		if damage == nil && (e.Time.Before(q.Since) || !e.IsBy(q.Actor)) {
+			continue
 		}
-		scanned++
-		if scanned%auditRows == 0 && time.Now().After(until) { // at the end of a read: the next page is a later one
-			if page.Next = cursorAfter(row.Sequence); !q.Oldest {
-				page.Next = newCursor(row.Sequence-1, "")
-			}
+		if len(page.Entries) == q.Limit {
+			page.Next = newCursor(row.Sequence, "")
 			return page, nil
 		}
+		page.Entries = append(page.Entries, AuditEntry{e, damage})
 	}
 	return page, nil
 }
 
-// auditRows is the number of rows of a read, here and in audit.Rows.
-const auditRows = 100
+// errPageTime ends the rows of a page that has taken its time.
+var errPageTime = errors.New("the page has taken its time")
 
-// rowsDown returns the rows from a sequence number down to the one after the anchor. read is as for audit.Rows.
+// rowsDown returns the rows from a sequence number down to the one after the anchor. read is as for audit.Rows. The row
+// of an error has the sequence number at which another page continues.
 func rowsDown(
 	at, anchor int64, read func(after int64, limit int) ([]audit.Row, error),
 ) iter.Seq2[audit.Row, error] {
+	const pageRows = 100
 	return func(yield func(audit.Row, error) bool) {
-		for at := at; at > anchor; at -= auditRows {
-			rows, err := read(max(at-auditRows, anchor), auditRows)
+		for at := at; at > anchor; at -= pageRows {
+			rows, err := read(max(at-pageRows, anchor), pageRows)
 			if err != nil {
-				yield(audit.Row{}, err)
+				yield(audit.Row{Sequence: at}, err)
 				return
 			}
 			for _, row := range slices.Backward(rows) {

@@ -96,3 +96,35 @@ func (e slowLog) AuditRows(ctx context.Context, after int64, limit int) ([]audit
 	rows := e.rows[after:]
 	return rows[:min(limit, len(rows))], nil
 }
+
+// A page of a log whose newest rows are missing ends after its time, and the next page continues below it.
+func TestAuditWithoutNewestRows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service, err := admin.New(admin.Config{Engine: cutLog{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		var q admin.AuditQuery
+		for range 3 {
+			page, err := service.Audit(t.Context(), q)
+			if err != nil || len(page.Entries) != 0 || page.Next == "" || page.Next == q.Cursor {
+				t.Fatalf("got %+v, %v", page, err)
+			}
+			q.Cursor = page.Next
+		}
+	})
+}
+
+// cutLog is an engine with an audit log without rows.
+type cutLog struct{ storetest.Engine }
+
+func (cutLog) AuditEnds(context.Context) (audit.Ends, error) {
+	return audit.Ends{Head: audit.Link{Sequence: 1e12}}, nil
+}
+
+func (cutLog) AuditRows(ctx context.Context, _ int64, _ int) ([]audit.Row, error) {
+	time.Sleep(time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	return nil, ctx.Err()
+}
