@@ -63,7 +63,7 @@ func id(faults *plant.Faults, cell []byte) int64 {
 		return id
 	case len(cell) == 0:
 		faults.Add(plant.CodeIDMissing, integer+"an empty cell")
-	case errors.Is(err, strconv.ErrRange):
+	case errors.Is(err, strconv.ErrRange) && isInteger(cell): // ParseInt reports it before it sees a later fault
 		faults.Add(plant.CodeIDOutOfRange, between+plant.Quote(cell))
 	case isDecimal(cell):
 		faults.Add(plant.CodeIDNotInteger, integer+plant.Quote(cell)+", which a spreadsheet may have rounded")
@@ -71,6 +71,11 @@ func id(faults *plant.Faults, cell []byte) int64 {
 		faults.Add(plant.CodeIDWrongType, integer+plant.Quote(cell))
 	}
 	return 0
+}
+
+// isInteger reports whether a cell has only digits, after an optional minus sign.
+func isInteger(cell []byte) bool {
+	return len(bytes.TrimLeft(bytes.TrimPrefix(cell, []byte{'-'}), "0123456789")) == 0
 }
 
 // isDecimal reports whether a cell has the form of a number with a fraction, an
