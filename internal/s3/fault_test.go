@@ -165,19 +165,39 @@ func TestFIFO(t *testing.T) {
 	go func() {
 		written <- os.WriteFile(fifo, []byte("[default]\naws_access_key_id = a\naws_secret_access_key = b"), 0)
 	}()
-	const want = "/fifo is a FIFO, and is read more than once; use a regular file"
+	const want = " is a FIFO, and is read more than once; use a regular file"
 	if _, err := s3.Open(s3.Config{CAFile: fifo}, s3test.Bucket); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("certificates: %v", err)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
-	for _, name := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
-		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
-		t.Setenv(name, fifo)
+	check := func(name string) {
 		err := b.CheckKeys(t.Context())
 		if !errors.Is(err, s3.ErrNoKeys) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+		t.Setenv(name, fifo)
+		check(name)
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "")
+	t.Setenv("AWS_CONFIG_FILE", "")
+	if err := os.Mkdir(filepath.Join(home, ".aws"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"credentials", "config"} {
+		path := filepath.Join(home, ".aws", name)
+		if err := os.Symlink(fifo, path); err != nil {
+			t.Fatal(err)
+		}
+		check(name)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
 		}
 	}
 	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends the write

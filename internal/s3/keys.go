@@ -1,12 +1,14 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -41,14 +43,18 @@ func (c Config) provider() *provider {
 	return &provider{all: all}
 }
 
-// sharedFiles reads the keys of the shared files. It opens no FIFO that a shell has put into their variables, because
-// opening one waits for a writer, for each read of the keys.
+// sharedFiles reads the keys of the shared files. It opens no FIFO, because opening one waits for a writer, for each
+// read of the keys.
 type sharedFiles struct{ credentials.FileAWSCredentials }
 
 // RetrieveWithCredContext implements credentials.Provider.
 func (f *sharedFiles) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
-	for _, name := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
-		if err := refuseFIFO(os.Getenv(name)); err != nil {
+	home, _ := os.UserHomeDir() // the library does not read the files of an unknown directory either
+	for _, path := range []string{
+		cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
+		cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
+	} {
+		if err := refuseFIFO(path); err != nil {
 			return credentials.Value{}, err
 		}
 	}
