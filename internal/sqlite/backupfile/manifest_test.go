@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/internal/sqlite"
@@ -233,5 +234,30 @@ func TestVerifyFileOfStore(t *testing.T) {
 	v, err = backupfile.VerifyFile(t.Context(), path, nil)
 	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than before") {
 		t.Errorf("a replaced file: %+v, %v; want the fault of the mark", v, err)
+	}
+}
+
+// TestVerifyFileWhileServerStarts shows that VerifyFile does not call a restored store damaged because a server has
+// begun to write to it.
+func TestVerifyFileWhileServerStarts(t *testing.T) {
+	t.Parallel()
+	backup, _ := newBackup(t)
+	path := filepath.Join(t.TempDir(), "plants.db")
+	_, err := backupfile.Restore(t.Context(), backup, path, false, nil)
+	must(t, err)
+	var start sync.Once
+	v, err := backupfile.VerifyFile(t.Context(), path, func(int64, int64) {
+		start.Do(func() {
+			e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1000, 1000)))
+			must(t, e.Close())
+		})
+	})
+	if err == nil || err.Error() != path+" was changed while it was read: try again" {
+		t.Errorf("%+v, %v; want the error that the file was changed", v, err)
+	}
+	v, err = backupfile.VerifyFile(t.Context(), path, nil)
+	if err != nil || len(v.Faults) > 0 {
+		t.Errorf("again: %+v, %v; want no fault", v, err)
 	}
 }

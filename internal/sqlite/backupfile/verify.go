@@ -137,12 +137,20 @@ func IsBackup(path string) (bool, error) {
 func (v *Verification) checkImmutable(
 	ctx context.Context, path string, isStore bool, progress Progress,
 ) error {
+	before, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
 	c, err := dbfile.OpenImmutable(path)
 	if err != nil {
 		return err
 	}
 	err = c.During(ctx, func() error { return v.check(ctx, c, path, isStore, progress) })
-	return errors.Join(err, c.Close())
+	after, errAfter := os.Stat(path) // a server may have opened a restored store since
+	if errAfter == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
+		errAfter = fmt.Errorf("%s was changed while it was read: try again", path)
+	}
+	return errors.Join(errAfter, err, c.Close())
 }
 
 // check checks the snapshot of a connection, and the commit mark if the file is a store.
