@@ -195,6 +195,11 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := backupfile.Restore(t.Context(), backup, path, false, noProgress); !errors.Is(err, backupfile.ErrExists) {
 		t.Errorf("over an existing store: %v, want %v", err, backupfile.ErrExists)
 	}
+	link := filepath.Join(dir, "link.db")
+	must(t, os.Symlink("missing.db", link))
+	if _, err := backupfile.Restore(t.Context(), backup, link, false, noProgress); !errors.Is(err, backupfile.ErrExists) {
+		t.Errorf("over a link to nothing: %v, want %v", err, backupfile.ErrExists)
+	}
 	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	_, err = backupfile.Restore(t.Context(), backup, path, true, noProgress)
 	if err == nil || !strings.Contains(err.Error(), "another plantstore serves") {

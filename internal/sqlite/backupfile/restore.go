@@ -47,7 +47,7 @@ func RestoreFrom(
 	if path, err = dbfile.Locate(path); err != nil { // so that a link is not replaced
 		return got, err
 	}
-	if _, err := os.Stat(path); err == nil && !replace {
+	if _, err := os.Lstat(path); err == nil && !replace { // also a link to nothing, which Publish would not replace
 		return got, fmt.Errorf("%s: %w", path, ErrExists)
 	}
 	if dbfile.Served(path) {
