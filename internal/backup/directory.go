@@ -106,6 +106,9 @@ func (d *directory) verify(
 	ctx context.Context, name string, progress func(step string) backupfile.Progress,
 ) ([]string, error) {
 	v, err := backupfile.VerifyFile(ctx, d.location(name), progress("check"))
+	if err == nil && !v.Manifest { // it was removed since the backup was found
+		err = backupfile.ErrNoManifest
+	}
 	if v.More > 0 {
 		v.Faults = append(v.Faults, fmt.Sprintf("and %d more faults", v.More))
 	}

@@ -234,6 +234,23 @@ func TestServiceFindsDamage(t *testing.T) {
 	r.wantEvents("backup.drill 7 " + name + " failed")
 }
 
+// TestVerifyNeedsManifest shows that the verification of a backup whose manifest has been removed since it was found
+// is not a success.
+func TestVerifyNeedsManifest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	name := r.nameAt(-time.Hour)
+	r.copyAs(name)
+	if err := os.Remove(filepath.Join(r.dir, name) + backupfile.ManifestSuffix); err != nil {
+		t.Fatal(err)
+	}
+	faults, err := r.to.verify(t.Context(), name, func(string) backupfile.Progress { return nil })
+	if !errors.Is(err, backupfile.ErrNoManifest) {
+		t.Errorf("got %v, %v, want %v", faults, err, backupfile.ErrNoManifest)
+	}
+}
+
 // TestServiceRunsOneJob tests that a second backup or check is refused while one runs, that a backup in use is not
 // deleted, and that Close ends the jobs.
 func TestServiceRunsOneJob(t *testing.T) {
