@@ -40,7 +40,7 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 	case "NoSuchKey":
 		return fmt.Errorf("%s: %w", location, fs.ErrNotExist)
 	case "NoSuchUpload":
-		return fmt.Errorf("%s: the upload was aborted: %w", location, fs.ErrNotExist)
+		return fmt.Errorf("%s: the S3 server %s has no such upload: %w", location, b.endpoint, fs.ErrNotExist)
 	case "NoSuchBucket":
 		return fmt.Errorf("%s: the bucket does not exist on %s; create it or change the address", location, b.endpoint)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":

@@ -334,6 +334,24 @@ func TestListOfAnotherServer(t *testing.T) {
 	}
 }
 
+// TestUploadUnknown tests the error for a server that does not know the upload when it is completed, as for the second
+// request after a lost response.
+func TestUploadUnknown(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
+			return false
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "<Error><Code>NoSuchUpload</Code><Message>No such upload.</Message></Error>")
+		return true
+	})
+	b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+	wantError(t, "unknown", upload(t, b), "s3://nursery-backups/p-1: the S3 server "+endpoint+" has no such upload: ")
+	wantNothing(t, b)
+}
+
 // otherServer is a server that forwards requests with changes.
 func otherServer(t *testing.T, s *s3test.Server, change func(w http.ResponseWriter, r *http.Request) bool) string {
 	t.Helper()
