@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
@@ -23,8 +24,8 @@ func (v *instance) openBackups(context.Context) (err error) {
 		Every: s.Backup.Every, Keep: s.Backup.Keep,
 		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
 	})
-	if err != nil {
-		return s.Fault("backup-dir", "%w", err)
+	if err != nil { // check has found the usage errors
+		return fmt.Errorf("open the backups: %w", err)
 	}
 	v.onStart(func(context.Context) { v.backups.Start() })
 	v.onClose(v.backups.Close)
