@@ -20,7 +20,7 @@ import (
 // revocation is the input of token revoke.
 type revocation struct {
 	file             string // with the secret
-	admin.Revocation        // without an issuer, that of the settings applies
+	admin.Revocation        // an empty issuer means the issuer of the settings
 }
 
 func (r *revocation) bind(f *pflag.FlagSet) {

@@ -81,7 +81,7 @@ func (p *program) trySettings(ctx context.Context, dir string) (flags map[string
 	for name := range p.env.Vars {
 		if slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			delete(p.env.Vars, name)
-			_ = os.Unsetenv(name) // libraries read those of systemd from the process
+			_ = os.Unsetenv(name) // libraries read the variables of systemd from the process
 		}
 	}
 	s := &p.settings

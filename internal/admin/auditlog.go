@@ -76,7 +76,7 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 	return run(ctx, s, s.unreadable, func(ctx context.Context) (AuditPage, error) { return s.auditPage(ctx, q, at) })
 }
 
-// auditPage returns the page of a query that starts at a sequence number, which may be that of no entry.
+// auditPage returns the page of a query that starts at a sequence number. No entry needs to have this number.
 func (s *Service) auditPage(ctx context.Context, q AuditQuery, at int64) (page AuditPage, err error) {
 	ends, err := s.engine.AuditEnds(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// An operation that waits for that of another client ends with its context.
+// An operation that waits for another client's operation ends with its context.
 func TestWaitEndsWithContext(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(*admin.Service, context.Context) error{
