@@ -77,7 +77,10 @@ func (f *File) place(replace bool) error {
 	}
 	err := os.Link(f.Name(), f.path)
 	if err == nil {
-		return os.Remove(f.Name())
+		if err = os.Remove(f.Name()); err != nil {
+			return errors.Join(err, os.Remove(f.path))
+		}
+		return nil
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return err
