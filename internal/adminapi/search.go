@@ -65,7 +65,7 @@ type endLine struct {
 // progress writes the hits, and a progress line every admin.ProgressEvery.
 func (s *searchWriter) progress(p admin.SearchProgress) error {
 	if s.progressAt.IsZero() {
-		s.to.WriteHeader(http.StatusOK) // also if the client has disconnected: the log and the metrics have the status
+		s.to.WriteHeader(http.StatusOK) // even to a client that has left: the log and the metrics have the status
 	}
 	var lines []byte
 	for _, hit := range p.Hits {

@@ -46,7 +46,7 @@ type Listener struct {
 	strangers  *strangers
 	lines      limit.LogLines // by reason
 
-	headerTimeout time.Duration // for the PROXY header of a proxy; 0: there is none
+	headerTimeout time.Duration // for the PROXY header of a proxy; 0: it sends no header
 
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop

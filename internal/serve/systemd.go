@@ -64,7 +64,7 @@ type manager struct {
 // startManager reports that the server is ready. The caller ends the manager with stopping.
 func startManager(log *slog.Logger) *manager {
 	m := &manager{log: log}
-	// A malformed variable is none: systemd writes it.
+	// A malformed variable counts as absent: only systemd writes it.
 	if timeout, err := daemon.SdWatchdogEnabled(false); err == nil && timeout > 0 {
 		m.watchdog = time.Tick(timeout / 2) // as sd_watchdog_enabled(3) recommends
 	}

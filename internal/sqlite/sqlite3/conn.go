@@ -370,7 +370,7 @@ func Version() int {
 	return int(lib.Xsqlite3_libversion_number(tls))
 }
 
-// calloc returns zeroed C memory. Like the Go runtime, it panics if there is none.
+// calloc returns zeroed C memory. Like the Go runtime, it panics without memory.
 func calloc(tls *libc.TLS, bytes int) uintptr {
 	memory := libc.Xcalloc(tls, 1, lib.Tsize_t(bytes))
 	if memory == 0 {
