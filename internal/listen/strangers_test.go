@@ -67,16 +67,22 @@ func TestStrangersWait(t *testing.T) {
 	})
 }
 
+// exhausted returns a listener in a bubble of synctest, with an open connection of a stranger who has no units left.
+func exhausted() (*listen.Listener, *listen.Conn) {
+	time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
+	l := listen.NewBare(listen.Limits{})
+	open, _ := l.Connect(stranger)
+	for range 2 * listen.StrangerUnits {
+		open.Charge(netip.Addr{})
+	}
+	return l, open
+}
+
 // A request with a valid credential ends the limit of its network, also for connections that wait.
 func TestKnownNetworksDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
-		l := listen.NewBare(listen.Limits{})
-		open, _ := l.Connect(stranger)
-		for range 2 * listen.StrangerUnits {
-			open.Charge(netip.Addr{})
-		}
+		l, open := exhausted()
 		waited := make(chan time.Duration)
 		go func() {
 			_, took, err := connect(l, stranger)
@@ -104,12 +110,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 func TestKnownAtTheEndOfTheWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
-		l := listen.NewBare(listen.Limits{})
-		open, _ := l.Connect(stranger)
-		for range 2 * listen.StrangerUnits {
-			open.Charge(netip.Addr{})
-		}
+		l, open := exhausted()
 		const connections = 50
 		ended := make(chan error)
 		for range connections {
