@@ -25,7 +25,8 @@ var (
 
 const (
 	shortImages, longImages = 60, 10_000
-	controlImages           = 12 // nearly all lose plants
+	controlImages           = 12 // on an idle machine nearly all lose plants
+	controlRecordings       = 30
 	perRecording            = 30
 	secondEach              = 12 // one of so many cuts precedes a second cut
 	startEach               = 4  // one of so many stores is served before its check
