@@ -71,21 +71,31 @@ func (term *ptyTerminal) start(t *testing.T, dir string, args ...string) *proces
 	return p
 }
 
-// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens.
+// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens, and the next
+// server prints where the console is.
 func TestFirstTokensOnTerminal(t *testing.T) {
 	t.Parallel()
-	term := newTerminal(t)
-	p := term.start(t, t.TempDir(), "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	for _, pattern := range []string{
-		`^Token "first" creates plants:\r\n\r\npst_\w{49}\r\n`, `^Token "first-admin" reads .*:\r\n\r\npst_\w{49}\r\n`,
-		readyLine,
+	dir := t.TempDir()
+	for _, patterns := range [][]string{
+		{
+			`^Token "first" creates plants:\r\n\r\npst_\w{49}\r\n`,
+			`^Token "first-admin" reads .*:\r\n\r\npst_\w{49}\r\n`, readyLine,
+		},
+		{
+			`^Console: +http://127.0.0.1:\d+\r\n`, `^A sign-in link: +\S+ console\r\n`,
+			`^A new token: +\S+ token create NAME\r\n`, `^API document: +http://127.0.0.1:\d+/docs\r\n`, readyLine,
+		},
 	} {
-		if _, err := p.await(p.stdout, pattern); err != nil {
-			t.Fatal(err)
+		term := newTerminal(t)
+		p := term.start(t, dir, "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		for _, pattern := range patterns {
+			if _, err := p.await(p.stdout, pattern); err != nil {
+				t.Fatal(err)
+			}
 		}
+		s := &testServer{process: p}
+		s.stop(t)
 	}
-	s := &testServer{process: p}
-	s.stop(t)
 }
 
 // TestHangup closes the terminal of a server. The server stops as after SIGTERM, although more than one SIGHUP arrives.

@@ -257,8 +257,8 @@ func TestFirstTokensToFullPipe(t *testing.T) {
 	}
 	t.Cleanup(p.kill)
 	for _, line := range []string{
-		`level=WARN msg="could not print the first tokens: standard output is blocked; ` +
-			`create others with plantstore token create"`,
+		`level=WARN msg="could not print the first tokens or the addresses: standard output is blocked; ` +
+			`create tokens with plantstore token create"`,
 		readyLine,
 	} {
 		if _, err := p.await(p.stderr, line); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,25 +13,29 @@ import (
 
 func newTokenCreate(p *program) *cobra.Command {
 	var scopes []string
-	var expires time.Duration
+	expires := auth.DefaultLifetime
 	var noExpiry bool
 	var out secretOutput
 	var create bool
 	cmd := &cobra.Command{
-		Use:   "create NAME (--expires TIME | --no-expiry)",
+		Use:   "create NAME",
 		Short: "Create a token",
-		Long: `Create a token and print its secret, and nothing else, on standard output. NAME
-has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
-		Example: `  plantstore token create web-shop --expires 90d
-  plantstore token create web-shop --expires 90d -o web-shop.token
-  plantstore token create prometheus --scope metrics --expires 90d`,
+		Long: `Create a token and print its secret, and nothing else, on standard output. It
+expires in 90 days; --expires and --no-expiry change that. NAME has 1 to 64 letters,
+digits and ._-@:/+, a letter or digit first.`,
+		Example: `  plantstore token create web-shop
+  plantstore token create web-shop --expires 365d -o web-shop.token
+  plantstore token create prometheus --scope metrics --no-expiry`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkNewName(args[0]); err != nil {
 				return err
 			}
-			if noExpiry == cmd.Flags().Changed("expires") {
-				return config.Usagef("give --expires, such as --expires 90d, or --no-expiry")
+			if noExpiry {
+				if cmd.Flags().Changed("expires") {
+					return config.Usagef("give --expires or --no-expiry, not both")
+				}
+				expires = 0
 			}
 			n := admin.NewToken{Name: args[0], Lifetime: expires}
 			var err error

@@ -35,11 +35,15 @@ func (a *API) mint(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if given["expires_in"] == noExpiry {
-		return nil, plant.InvalidInput("send expires_in, the lifetime in seconds, or no_expiry with the value true")
-	}
-	if n.Lifetime, err = secondsOf("expires_in", expiresIn, given["expires_in"]); err != nil {
-		return nil, err
+	switch {
+	case given["expires_in"] && noExpiry:
+		return nil, plant.InvalidInput("send expires_in or no_expiry, not both")
+	case given["expires_in"]:
+		if n.Lifetime, err = secondsOf("expires_in", expiresIn, true); err != nil {
+			return nil, err
+		}
+	case !noExpiry:
+		n.Lifetime = auth.DefaultLifetime
 	}
 	if n.Scopes, err = auth.ParseScopes(strings.Join(scopes, " ")); err != nil {
 		return nil, plant.InvalidInput("scopes: %v", err)

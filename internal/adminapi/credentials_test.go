@@ -162,6 +162,21 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 }
 
+// A token expires in 90 days if the request chooses nothing else.
+func TestTokenExpiresByDefault(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	h.post("/credentials", `{"name":"shop","scopes":["metrics"]}`)
+	tokens, err := h.engine.Tokens(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := tokens[len(tokens)-1]
+	if got := last.ExpiresAt.Sub(last.CreatedAt); last.Name != "shop" || got != 90*24*time.Hour {
+		t.Errorf("%s expires after %s", last.Name, got)
+	}
+}
+
 func TestSubjectsAreRevoked(t *testing.T) {
 	t.Parallel()
 	const issuer = "https://login.example"
@@ -204,12 +219,8 @@ func TestBadChanges(t *testing.T) {
 		{"", `{"name":null}`, "name must be a string; got null", 40062},
 		{"", `{"expires_in":1.5}`, "expires_in must be a 64-bit integer; got 1.5", 40062},
 		{
-			"", `{"name":"a","scopes":["metrics"]}`,
-			"send expires_in, the lifetime in seconds, or no_expiry with the value true", 40062,
-		},
-		{
 			"", `{"name":"a","scopes":["metrics"],"expires_in":5,"no_expiry":true}`,
-			"send expires_in, the lifetime in seconds, or no_expiry with the value true", 40062,
+			"send expires_in or no_expiry, not both", 40062,
 		},
 		{
 			"", `{"name":"a","scopes":["metrics"],"expires_in":0}`,

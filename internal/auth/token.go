@@ -29,6 +29,9 @@ type Token struct {
 	Identifier string // of KindSubject: the claim sub; of KindJWT: the claim jti
 }
 
+// DefaultLifetime is the lifetime of a token if its creator chooses none.
+const DefaultLifetime = 90 * 24 * time.Hour
+
 // NewToken returns a new token with its secret. A lifetime of 0 is no expiry.
 func NewToken(name string, scopes Scopes, lifetime time.Duration) (t Token, secret string) {
 	secret = Mint()
