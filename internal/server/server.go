@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,6 +111,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	}
 	failures := newFailures(c.Limits.AuthFailures, c.Log)
 	public = newHandler(c, "public", routes, metrics)
+	public.notFound += "; " + strings.TrimRight(c.BaseURL.EscapedPath(), "/") + "/docs describes the API"
 	public.failures, public.quotas, public.origins = failures, newQuotas(c.Limits), c.CORSOrigins
 	if c.OwnHostOnly {
 		public.host = hostPort(c.BaseURL)

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	textNotFound      = "this path does not exist; check the path and the base URL"
+	textNotFound      = "this path does not exist; check the path and the base URL; /docs describes the API"
 	textAdminNotFound = "this path does not exist on the admin listener, which has the console at /, " +
 		"the admin API at /api/v1, and /livez, /readyz and /metrics"
 )
