@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,31 +17,48 @@ import (
 )
 
 func newList(p *program) *cobra.Command {
-	var tag string
-	var after int64
-	cmd := &cobra.Command{
+	return p.listing(&cobra.Command{
 		Use:   "list",
 		Short: "List plants by ascending id",
 		Example: `  plantstore list --tag tree --limit 20
   plantstore list --after 7159 --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := admin.PageQuery{}
-			if cmd.Flags().Changed("after") {
-				q.After = &after
-			}
-			if cmd.Flags().Changed("tag") {
-				q.Tag = plant.Tagged(tag)
-			}
-			limit, err := p.listLimit(cmd.Flags(), "plants")
-			if err != nil {
-				return err
-			}
-			q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
-			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
-				return p.printPlants(ctx, plants(ctx, o, q), limit)
-			})
-		},
+	})
+}
+
+func newSearch(p *program) *cobra.Command {
+	return p.listing(&cobra.Command{
+		Use:   "search TEXT",
+		Short: "Find plants by a part of their name",
+		Long: `List the plants whose name contains TEXT, in any case of letters, by ascending id.
+The command reads the whole table, because the store has no index of names.`,
+		Example: `  plantstore search rosa
+  plantstore search "acer " --tag tree --json`,
+		Args: cobra.ExactArgs(1),
+	})
+}
+
+// listing adds the flags of a list of plants to a command, and what it does. The argument, if it has one, is a part of
+// their names.
+func (p *program) listing(cmd *cobra.Command) *cobra.Command {
+	var tag string
+	var after int64
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := admin.PageQuery{Name: strings.Join(args, "")}
+		if cmd.Flags().Changed("after") {
+			q.After = &after
+		}
+		if cmd.Flags().Changed("tag") {
+			q.Tag = plant.Tagged(tag)
+		}
+		limit, err := p.listLimit(cmd.Flags(), "plants")
+		if err != nil {
+			return err
+		}
+		q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
+		return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
+			return p.printPlants(ctx, plants(ctx, o, q), limit)
+		})
 	}
 	p.bindStoreOrServer(cmd.Flags())
 	cmd.Flags().StringVar(&tag, "tag", "", "print only plants with this `tag`")

@@ -25,6 +25,7 @@ func (s *Service) Plant(ctx context.Context, id int64) (plant.Record, error) {
 type PageQuery struct {
 	Cursor string    // Page.Next of the page before; empty: the first page
 	After  *int64    // only plants with a greater id, without a cursor; nil: all
+	Name   string    // only plants with this part in their name, in any case; empty: every name
 	Tag    plant.Tag // only plants with exactly this tag; the zero value: every plant
 	Limit  int       // from 1 to PageMax
 }
@@ -35,7 +36,7 @@ type Page struct {
 	Next   string         // cursor of the next page; empty: this is the last page
 }
 
-// pageTimeMax is the time after which a page ends early, because a rare tag or actor requires a read of the whole
+// pageTimeMax is the time after which a page ends early, because a rare tag, name or actor requires a read of the whole
 // table.
 const pageTimeMax = 2 * time.Second
 
@@ -53,8 +54,10 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	if _, tagged := q.Tag.Get(); tagged { // reads all plants, because the table has no index of tags
-		return s.foundPage(ctx, SearchQuery{Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit, timeMax: pageTimeMax})
+	if _, tagged := q.Tag.Get(); tagged || q.Name != "" { // reads all plants, because the table has no such index
+		return s.foundPage(ctx, SearchQuery{
+			Name: q.Name, Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit, timeMax: pageTimeMax,
+		})
 	}
 	records, err := run(ctx, s, s.unreadable, func(ctx context.Context) ([]plant.Record, error) {
 		return s.engine.List(ctx, store.Query{From: from, Limit: q.Limit})

@@ -66,7 +66,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 const (
-	scansMax = 4           // searches, and pages of a tag, at the same time
+	scansMax = 4           // searches, and pages of a name or a tag, at the same time
 	turnMax  = time.Second // wait for one of them to end
 )
 

@@ -23,7 +23,9 @@ func (a *API) listPlants(c *call) error {
 	if err != nil {
 		return err
 	}
-	q := admin.PageQuery{Cursor: c.query.Get("cursor"), Tag: c.query.tag(), Limit: limit}
+	q := admin.PageQuery{
+		Cursor: c.query.Get("cursor"), Name: c.query.Get("name"), Tag: c.query.tag(), Limit: limit,
+	}
 	if c.query.Has("after") {
 		after, err := strconv.ParseInt(c.query.Get("after"), 10, 64)
 		if err != nil {

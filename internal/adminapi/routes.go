@@ -39,7 +39,7 @@ func (a *API) routes() []server.Route {
 	return []server.Route{
 		{
 			Method: "GET", Path: "/plants", Scope: read, Bulk: true,
-			Handle: stream(a.listPlants, "limit", "cursor", "tag", "after"),
+			Handle: stream(a.listPlants, "limit", "cursor", "name", "tag", "after"),
 		},
 		{
 			Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true,

@@ -45,7 +45,7 @@ func (r *Server) Plant(ctx context.Context, id int64) (plant.Record, error) {
 
 // Plants returns a page of plants by ascending id.
 func (r *Server) Plants(ctx context.Context, q admin.PageQuery) (page admin.Page, err error) {
-	at := r.at("plants", "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
+	at := r.at("plants", "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor, "name", q.Name)
 	if q.After != nil {
 		at.RawQuery += "&after=" + strconv.FormatInt(*q.After, 10)
 	}
