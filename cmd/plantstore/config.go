@@ -19,16 +19,18 @@ import (
 )
 
 func newConfig(p *program) *cobra.Command {
+	var changed bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the settings in force, with their sources",
 		Long: `Print every setting of "plantstore serve" with the value in force and its source:
 a flag, an environment variable, the settings file, or the default. Passwords are
-hidden. The output is a settings file.
+hidden. The output is a settings file. --changed omits the defaults.
 
 With --server print the settings in force of a running server, and the values that
 wait for a restart of it.`,
 		Example: `  plantstore config
+  plantstore config --changed --config /etc/plantstore/plantstore.yaml
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,16 +40,17 @@ wait for a restart of it.`,
 					if err != nil {
 						return err
 					}
-					return p.printSettings(list)
+					return p.printSettings(list, changed)
 				})
 			}
 			return p.withSettings(cmd, func(context.Context) error {
-				return p.printSettings(serve.ListSettings(&p.settings))
+				return p.printSettings(serve.ListSettings(&p.settings), changed)
 			})
 		},
 	}
 	p.bindServe(cmd)
 	p.server.Bind(cmd.Flags())
+	cmd.Flags().BoolVar(&changed, "changed", false, "print only settings with another source than the default")
 	p.bindJSON(cmd.Flags(), "print one JSON object per setting and line")
 	return cmd
 }
@@ -59,12 +62,15 @@ type settingFacts struct {
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
 }
 
-// printSettings prints the settings of this program or of a server.
-func (p *program) printSettings(list []admin.Setting) error {
+// printSettings prints the settings of this program or of a server; if changed, without the defaults.
+func (p *program) printSettings(list []admin.Setting, changed bool) error {
 	known, flags := &config.Settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	known.BindServe(flags)
 	var out bytes.Buffer
 	for _, l := range list {
+		if changed && l.Source == config.Default {
+			continue
+		}
 		if p.asJSON {
 			if err := terminal.WriteJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
 				return err

@@ -61,8 +61,11 @@ type Settings struct {
 
 	OtherPorts bool // of try: a listener uses a free port of 127.0.0.1 if its own is in use
 
-	Sources map[string]string // by name: the flag, variable or file that set the value, or "default"
+	Sources map[string]string // by name: the flag, variable or file that set the value, or Default
 }
+
+// Default is the source of a setting with its default value.
+const Default = "default"
 
 // Fault returns a usage error about the value of a setting.
 func (s *Settings) Fault(name, format string, args ...any) error {
@@ -176,7 +179,7 @@ func (s *Settings) set(flags *pflag.FlagSet, name, value, source string) error {
 	case flags.Changed(name):
 		s.Sources[name] = "--" + name
 	case source == "" || value == "" && name == "config":
-		s.Sources[name] = "default"
+		s.Sources[name] = Default
 	default:
 		s.Sources[name] = source
 		f := flags.Lookup(name)

@@ -72,7 +72,7 @@ func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Durati
 func auditDetails(s *config.Settings, env *config.Environment) (details []audit.Detail) {
 	for _, row := range s.AllSettings() {
 		details = append(details, audit.Detail{Key: "setting." + row.Name, Value: env.Hide(row.Value.String())})
-		if source := s.Sources[row.Name]; source != "default" {
+		if source := s.Sources[row.Name]; source != config.Default {
 			details = append(details, audit.Detail{Key: "source." + row.Name, Value: source})
 		}
 	}

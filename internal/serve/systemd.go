@@ -46,7 +46,7 @@ func openSockets(s *config.Settings, log *slog.Logger) (map[string]*net.TCPListe
 			return nil, config.Usagef("systemd: the socket %q is not a TCP socket; use ListenStream=HOST:PORT", name)
 		}
 		sockets[name] = tcp
-		if at := tcp.Addr().String(); s.Sources[setting] != "default" && address != at {
+		if at := tcp.Addr().String(); s.Sources[setting] != config.Default && address != at {
 			log.Warn("the socket of systemd replaces a setting; change ListenStream of its unit",
 				"setting", setting, "value", address, "socket", at)
 		}
