@@ -19,8 +19,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/\1\t\2/p' Makefile | while IFS='	' read -r target text; do printf '  %-8s %s\n' "$$target" "$$text"; done
 
 .PHONY: run
-run: ## run the server from the sources; ARGS='…' adds to its command line
-	go run ./cmd/plantstore serve $(ARGS)
+run: ## build ./plantstore and run the server; ARGS='…' adds to its command line
+	@[ -e plantstore ] || echo 'The first build takes a few minutes. Each package is shown when it is compiled.'
+	@go build -v -o plantstore ./cmd/plantstore
+	@exec ./plantstore serve --print-tokens $(ARGS)
 
 .PHONY: test
 test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages

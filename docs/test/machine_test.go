@@ -322,7 +322,8 @@ done`
 		{"chmod", "711", "/root"}, // the Go caches may be below it
 		{"chmod", "440", "/etc/sudoers.d/reader"},
 		{"useradd", "--no-create-home", "--home-dir", readerHome, "--shell", "/bin/bash", readerName},
-		{"chown", readerName, readerHome},
+		{"chown", readerName, readerHome, readerHome + "/plantstore"},
+		{"sh", "-c", "rm -f " + readerHome + "/plantstore/plantstore*"}, // what make run has left in the repository
 		{"find", os.Getenv("GOCACHE"), "-maxdepth", "1", "-exec", "chown", readerName, "{}", "+"},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -367,10 +368,7 @@ func stageReader(j job) error {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 			return fmt.Errorf("start the loopback interface: %w: %s", err, out)
 		}
-		if err := os.MkdirAll(r.home, 0o755); err != nil {
-			return err
-		}
-		if err := os.Symlink(os.Getenv(repositoryEnv), filepath.Join(r.home, "plantstore")); err != nil {
+		if err := copyRepository(filepath.Join(r.home, "plantstore")); err != nil {
 			return err
 		}
 	}
@@ -384,6 +382,19 @@ func stageReader(j job) error {
 		err = fmt.Errorf("%w\nthe journal:\n%s", err, lines)
 	}
 	return err
+}
+
+// copyRepository makes a directory with the files of the repository, without what a build or a run has left in it.
+func copyRepository(to string) error {
+	const script = `mkdir -p "$1"
+git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$1"
+ln -s "$PWD/.git" "$1"`
+	command := exec.Command("sh", "-euc", script, "sh", to)
+	command.Dir = os.Getenv(repositoryEnv)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the repository: %w: %s", err, out)
+	}
+	return nil
 }
 
 // boot waits until systemd has started.

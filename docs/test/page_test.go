@@ -13,6 +13,7 @@ type step struct {
 	Text     string // the script, or the content of the file
 	Terminal string // of a script
 	Exit     int    // exit code that a script must have
+	From     string // terminal whose output has the script, with other tokens; empty: the script is as on the page
 	Path     string // of a file; empty for a script
 	Want     *block // the output that the page shows for a script, if it shows any
 }
@@ -25,7 +26,7 @@ type block struct {
 
 var (
 	fence     = regexp.MustCompile("^( *)```(.*)$")
-	attribute = regexp.MustCompile(`^(terminal|exit|file)=(\S+)$`)
+	attribute = regexp.MustCompile(`^(terminal|exit|file|from)=(\S+)$`)
 )
 
 // parse returns the steps of a page in their order. README.md describes the fences.
@@ -71,6 +72,8 @@ func add(steps []step, s *step, info string) ([]step, error) {
 			s.Terminal = match[2]
 		case "file":
 			s.Path = match[2]
+		case "from":
+			s.From = match[2]
 		case "exit":
 			code, err := strconv.Atoi(match[2])
 			if err != nil {

@@ -254,6 +254,12 @@ func (r *reader) follow(steps []step) error {
 			}
 			r.terminals[s.Terminal] = t
 		}
+		if from := r.terminals[s.From]; from != nil {
+			var err error
+			if s.Text, err = pasted(s.Text, from.output()); err != nil {
+				return fmt.Errorf("line %d: %w", s.Line, err)
+			}
+		}
 		if err := t.execute(s); err != nil {
 			return errors.Join(err, r.others(s.Terminal))
 		}
