@@ -44,8 +44,8 @@ for package in internal/acme internal/console internal/trace site; do
 	! changed "^$package/" || tools/long.sh "$package"
 done
 ! changed '^bench/' || (cd bench && go test -count=1 ./...)
-! changed '^tools/(release|build|ldflags)' || tools/nightly.sh release
-! changed '^(tools/packages|deploy/(package|systemd))/' || tools/nightly.sh packages
+! changed '^tools/(release|build|ldflags|manual)' || tools/nightly.sh release
+! changed '^(tools/(packages/|manual)|deploy/(package|systemd)/)' || tools/nightly.sh packages
 ! changed '^(tools/image/|deploy/Containerfile)' || tools/nightly.sh image
 ! changed '^(tools/kube|deploy/(helm|kubernetes|compose))/' || tools/nightly.sh kube
 ! changed '^go\.(mod|sum)$' || tools/vuln.sh

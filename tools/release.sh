@@ -34,11 +34,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 rm -rf "$out"
-mkdir -p "$out" "$work/native" "$work/completions"
+mkdir -p "$out" "$work/native" "$work/completions" "$work/man"
 (cd tools/release && env -u GOOS -u GOARCH go build -o "$work/release" .)
 (cd tools/packages && env -u GOOS -u GOARCH go build -o "$work/packages" .)
 
 env -u GOOS -u GOARCH tools/build.sh native pie "$work/native/plantstore"
+tools/manual.sh "$work/man"
 "$work/native/plantstore" completion bash >"$work/completions/plantstore.bash"
 "$work/native/plantstore" completion zsh >"$work/completions/_plantstore"
 "$work/native/plantstore" completion fish >"$work/completions/plantstore.fish"
@@ -52,7 +53,7 @@ for platform in $platforms; do
 	mkdir -p "$tree/man" "$tree/completions"
 	tools/build.sh "$platform" "$mode" "$tree/plantstore"
 	cp LICENSE THIRD_PARTY_NOTICES CHANGELOG.md "$tree"
-	cp docs/man/* "$tree/man"
+	cp "$work"/man/* "$tree/man"
 	cp "$work"/completions/* "$tree/completions"
 	"$work/release" archive "$tree" "$at" "plantstore_$version" >"$out/$file"
 	"$work/release" sbom "$tree/plantstore" >"$out/$file.cdx.json"
@@ -63,8 +64,8 @@ for platform in $packages; do
 	tree=$work/packages-$(echo "$platform" | tr / _)
 	mkdir -p "$tree/out"
 	tools/build.sh "$platform" pie "$tree/plantstore"
-	(cd tools/packages && "$work/packages" -version "$version" -time "$at" -completions "$work/completions" -out "$tree/out" \
-		${MAINTAINER:+-maintainer "$MAINTAINER"} "$tree/plantstore")
+	(cd tools/packages && "$work/packages" -version "$version" -time "$at" -completions "$work/completions" -manual "$work/man" \
+		-out "$tree/out" ${MAINTAINER:+-maintainer "$MAINTAINER"} "$tree/plantstore")
 	"$work/release" sbom "$tree/plantstore" >"$tree/cdx.json"
 	for file in "$tree"/out/*; do
 		mv "$file" "$out"

@@ -32,7 +32,6 @@ replace() {
 escaped=$(printf '%s' "$old" | sed 's/\./\\./g')
 replace 'const version = "' cmd/plantstore/version.go
 replace '[vV]ersion: "\{0,1\}\|plantstore:' deploy
-replace 'Plant Store ' docs/man
 replace '^plantstore ' docs/how-to docs/tutorial # the output of plantstore version
 case $old in
 *-dev)

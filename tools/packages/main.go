@@ -1,9 +1,10 @@
 // Packages writes a Debian package and an RPM package for each program:
 //
-//	packages -version 1.0.0 -time 2026-03-03T12:00:00Z -completions DIRECTORY -out DIRECTORY PROGRAM…
+//	packages -version 1.0.0 -time 2026-03-03T12:00:00Z -completions DIRECTORY -manual DIRECTORY \
+//		-out DIRECTORY PROGRAM…
 //
-// A PROGRAM is a build for Linux. The packages depend only on the arguments, the files of the repository and the
-// modules in go.mod.
+// A PROGRAM is a build for Linux. The packages depend only on the arguments, the files that they name, the repository
+// and the modules in go.mod.
 package main
 
 import (
@@ -31,14 +32,15 @@ func run(args []string) error {
 	at := flags.String("time", "", "`time` of the commit, RFC 3339")
 	flags.StringVar(&s.root, "root", "../..", "`directory` of the repository")
 	flags.StringVar(&s.completions, "completions", "", "`directory` with the completions of the shells")
+	flags.StringVar(&s.pages, "manual", "", "`directory` with the manual pages, which tools/manual.sh writes")
 	flags.StringVar(&s.maintainer, "maintainer", "Plant Store maintainers <maintainers@plantstore.invalid>",
 		"`name` and address of the maintainer of the packages")
 	out := flags.String("out", "", "`directory` of the packages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if s.version == "" || s.completions == "" || *out == "" || flags.NArg() == 0 {
-		return errors.New("-version, -completions, -out and a PROGRAM are required")
+	if s.version == "" || s.completions == "" || s.pages == "" || *out == "" || flags.NArg() == 0 {
+		return errors.New("-version, -completions, -manual, -out and a PROGRAM are required")
 	}
 	var err error
 	if s.at, err = time.Parse(time.RFC3339, *at); err != nil {

@@ -27,9 +27,9 @@ var scripts embed.FS
 
 // source has the facts of the packages that do not depend on the program.
 type source struct {
-	version, maintainer string
-	at                  time.Time // of every file
-	root, completions   string    // directories
+	version, maintainer      string
+	at                       time.Time // of every file
+	root, completions, pages string    // directories; pages has the manual pages
 }
 
 // format is one of the two formats, with the conventions of the distributions that use it.
@@ -197,9 +197,9 @@ func (s *source) units() ([]file, error) {
 
 // manual returns the compressed manual pages.
 func (s *source) manual(kind string) ([]file, error) {
-	paths, err := filepath.Glob(filepath.Join(s.root, "docs", "man", "*"))
+	paths, err := filepath.Glob(filepath.Join(s.pages, "*"))
 	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("no manual pages in docs/man: %w", err)
+		return nil, fmt.Errorf("no manual pages in %s: %w", s.pages, err)
 	}
 	var all []file
 	for _, from := range paths {

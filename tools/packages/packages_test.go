@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +14,25 @@ import (
 )
 
 const when = "2026-03-03T12:00:00Z"
+
+// TestMain makes the manual pages that all packages contain.
+func TestMain(m *testing.M) {
+	var err error
+	if pages, err = os.MkdirTemp("", "manual-"); err != nil {
+		panic(err)
+	}
+	code := 1
+	if out, err := exec.Command("../manual.sh", pages).CombinedOutput(); err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintf(os.Stderr, "tools/manual.sh: %v\n%s", err, out)
+	}
+	_ = os.RemoveAll(pages)
+	os.Exit(code)
+}
+
+// pages is the directory with the manual pages.
+var pages string
 
 // written are the packages of a small program for a version.
 type written struct{ deb, rpm string }
@@ -37,7 +57,7 @@ func writeFor(t *testing.T, arch, version string) written {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	if err := run([]string{
-		"-version", version, "-time", when, "-completions", completions, "-out", out, program,
+		"-version", version, "-time", when, "-completions", completions, "-manual", pages, "-out", out, program,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +174,11 @@ func checkFiles(t *testing.T, got []string, more ...string) {
 		}
 		want = append(want, path+mode)
 	}
-	pages, err := filepath.Glob("../../docs/man/*")
-	if err != nil || len(pages) < 10 {
-		t.Fatalf("%d manual pages, %v; want more", len(pages), err)
+	manual, err := filepath.Glob(filepath.Join(pages, "*"))
+	if err != nil || len(manual) < 10 {
+		t.Fatalf("%d manual pages, %v; want more", len(manual), err)
 	}
-	for _, page := range pages {
+	for _, page := range manual {
 		section := strings.TrimPrefix(filepath.Ext(page), ".")
 		want = append(want, "/usr/share/man/man"+section+"/"+filepath.Base(page)+".gz -rw-r--r--")
 	}
@@ -251,9 +271,10 @@ func TestArguments(t *testing.T) {
 		args       []string
 	}{
 		{"nothing", "required", nil},
-		{"no time", "-time", []string{"-version", "1", "-completions", dir, "-out", dir, other}},
+		{"no time", "-time", []string{"-version", "1", "-completions", dir, "-manual", dir, "-out", dir, other}},
+		{"no manual pages", "required", []string{"-version", "1", "-completions", dir, "-out", dir, "-time", when, other}},
 		{"no program", "unrecognized file format", []string{
-			"-version", "1", "-completions", dir, "-out", dir, "-time", when, other,
+			"-version", "1", "-completions", dir, "-manual", dir, "-out", dir, "-time", when, other,
 		}},
 	} {
 		if err := run(tt.args); err == nil || !strings.Contains(err.Error(), tt.want) {
