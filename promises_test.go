@@ -72,16 +72,36 @@ func settingPromises(t *testing.T) (promises []string) {
 	return some(t, page, promises)
 }
 
+// commandPromises has the commands in the list of the page, and the flags of each: those of its section and of the
+// sections that it links to, and the settings that it names.
 func commandPromises(t *testing.T) (promises []string) {
 	t.Helper()
 	const page = "docs/reference/commands.md"
-	for _, section := range strings.Split(read(t, page), "\n## ")[1:] {
-		command, text, _ := strings.Cut(section, "\n")
-		promises = append(promises, promise("command", command))
+	parts := strings.Split(read(t, page), "\n## ")
+	sections := map[string]string{}
+	for _, section := range parts[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[strings.ToLower(strings.ReplaceAll(title, " ", "-"))] = text
+	}
+	link := regexp.MustCompile(`\[([^]]+)\]\(#([a-z-]+)\)`)
+	for _, command := range link.FindAllStringSubmatch(parts[0], -1) {
+		if !strings.Contains(parts[0], "| "+command[0]+" |") {
+			continue
+		}
+		promises = append(promises, promise("command", command[1]))
+		text := sections[command[2]]
+		for _, shared := range link.FindAllStringSubmatch(text, -1) {
+			text += sections[shared[2]]
+		}
 		for _, row := range rows(text) {
-			if name := row[0]; strings.HasPrefix(name, "-") {
-				promises = append(promises, promise("flag", command, name, row[1]))
+			if strings.HasPrefix(row[0], "-") {
+				promises = append(promises, promise("flag", command[1], row[0]))
 			}
+		}
+		_, settings, _ := strings.Cut(text, "[Settings](settings.md): ")
+		settings, _, _ = strings.Cut(settings, ".")
+		for setting := range strings.FieldsFuncSeq(settings, func(r rune) bool { return strings.ContainsRune("`, \n", r) }) {
+			promises = append(promises, promise("flag", command[1], setting))
 		}
 	}
 	return some(t, page, promises)

@@ -19,13 +19,13 @@ func newAuditVerify(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check the audit log for changed and missing entries",
-		Long: `Check the chain of the audit log: no entry is changed, missing, added or at another
-place. The command prints the first fault, or the number of entries and the head:
-sequence number and hash of the newest entry.
+		Long: `Check the chain of the audit log: no entry is changed, missing, added or moved.
+The command prints the first fault and exits with 1, or prints the number of
+entries and the head: sequence number and hash of the newest entry.
 
 A person with write access to the store can replace the whole log by another valid
 one. So note the head elsewhere from time to time, and compare the log with it by
---expect. The exit code is 0 without a fault, and 1 with one.`,
+--expect.`,
 		Example: `  plantstore audit verify
   plantstore audit verify --json > head.json`,
 		Args: cobra.NoArgs,

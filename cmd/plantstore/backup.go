@@ -31,21 +31,16 @@ func newBackup(p *program) *cobra.Command {
 		Long: `Copy all plants and tokens of the store to a new file. The server may run: the
 backup contains every plant that it acknowledged before the command started. The
 file appears when it is complete and on stable storage. The manifest FILE.json
-beside it has the counts and the SHA-256. Keep both files together: restore and
-verify compare them.
+beside it has the counts and the SHA-256: keep both files together.
 
 If FILE is -, the command writes the backup to standard output, and the manifest
-to the file that --manifest names. It first copies the store to a temporary file,
-so that a slow reader does not delay the server. The temporary file is in the
-directory that TMPDIR names, else beside the store, and is as large as the store.
+to the file that --manifest names. If FILE is s3://BUCKET/NAME, it uploads both,
+with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or in the shared
+credentials file. It first copies the store to a temporary file, in TMPDIR or else
+beside the store.
 
-If FILE is s3://BUCKET/NAME, the command uploads the backup and its manifest from
-such a temporary file. The keys come from AWS_ACCESS_KEY_ID and
-AWS_SECRET_ACCESS_KEY, or from the shared credentials file.
-
-With --backup-dir a server makes backups on a schedule. With --server, such a server
-makes the backup; the command downloads it, compares it with its manifest, and
-removes it from the server.`,
+With --server, a server with --backup-dir makes the backup; the command downloads
+it, compares it with its manifest, and removes it from the server.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
   plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
   plantstore backup s3://nursery-backups/plants/monday.db --s3-region eu-west-1

@@ -22,9 +22,9 @@ func newConsole(p *program) *cobra.Command {
 		Long: `Print a link that signs a browser in to the console of the server. It works once,
 within 15 minutes, with the scopes admin, plants:read and plants:create.
 
-The server may run. The address in the link is --console-url, or that of
---admin-listen: give the command the settings of the server. If the browser is on another machine, forward
-the port, for example with ssh -L 8081:127.0.0.1:8081.`,
+The address in the link is --console-url, or else --admin-listen: give the command
+the settings of the server. If the browser is on another machine, forward the
+port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Example: `  plantstore console
   plantstore console --db /var/lib/plantstore/plantstore.db
   plantstore console --config /etc/plantstore/plantstore.yaml`,

@@ -28,8 +28,9 @@ output. The server may run at the same time: the output has every plant that was
 stored when export started.
 
 The end of the file name (.csv, .jsonl or .json, optionally with .gz or .zst)
-selects the format; without a file name it is jsonl. JSON Lines and JSON keep every
-plant exactly. CSV does not keep the difference between an empty tag and no tag.`,
+selects the format; without a file name it is jsonl. CSV does not keep the
+difference between an empty tag and no tag; JSON Lines and JSON keep every plant
+exactly.`,
 		Example: `  plantstore export > plants.jsonl
   plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,

@@ -19,13 +19,14 @@ func newHealth(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check that the server on this machine accepts plants",
-		Long: `Request /readyz from the admin listener of the server on this machine, for the health
-check of a container without a shell. The command prints "ready" and exits with 0 while
-the store accepts plants. Otherwise it prints the reason and exits with 1. It takes at
-most 3 seconds.
+		Long: `Request /readyz from the admin listener of the server on this machine, for the
+health check of a container without a shell. The command prints "ready" and exits
+with 0 while the store accepts plants. Otherwise, or after 3 seconds, it prints
+the reason and exits with 1.
 
 Give the command the settings of the server: the same variables, the same file or
---admin-listen. It needs no token, and does not verify the certificate of the server.`,
+--admin-listen. It needs no token, and does not verify the certificate of the
+server.`,
 		Example: `  plantstore health
   plantstore health --admin-listen 127.0.0.1:9081
   plantstore health --config /etc/plantstore/plantstore.yaml`,

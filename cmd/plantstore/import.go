@@ -30,20 +30,19 @@ func newImport(p *program) *cobra.Command {
 		Short: "Read plants from a file or standard input into the store",
 		Long: `Read plants from a file, or from standard input if FILE is -, into the store. The
 server may run at the same time. The end of the file name (.csv, .jsonl or .json)
-selects the format. import detects gzip and zstd by the content of the file.
+selects the format; import detects gzip and zstd by the content.
 
 A plant that is stored with the same content counts as existing, so you can run an
-interrupted import again. import sorts rows whose ids do not ascend, and stores
-them when it has read the whole file. It reports each invalid row with its line
-and continues. A row with the id of a stored plant and different content does not
-change the stored plant. With --on-conflict fail, import reports the row and stops
-after its batch of at most 10,000 rows. With report it reports the row and
-continues; with skip it counts the row and continues. import prints the first 20
-rows that it reports, and the number of the others. The exit code is 0 if every
+interrupted import again. If the ids do not ascend, import sorts the rows and
+stores them when it has read the whole file. It reports each invalid row with its
+line and continues. A row that conflicts with a stored plant does not change that
+plant. With --on-conflict fail, import reports the row and stops after its batch
+of at most 10,000 rows; with report it continues, and with skip it only counts the
+row. import prints the first 20 rows that it reports. The exit code is 0 if every
 row is stored or skipped, else 1.
 
---rejects writes each row that is not stored to a file, unchanged. This includes
-the rows that skip counts.`,
+--rejects writes each row that is not stored to a file, unchanged, and also the
+rows that skip counts.`,
 		Example: `  plantstore import plants.csv.gz --rejects refused.csv
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),

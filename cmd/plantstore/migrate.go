@@ -18,15 +18,13 @@ func newMigrate(p *program) *cobra.Command {
 		Use:   "migrate",
 		Short: "Migrate the store to the schema of this version",
 		Long: `Migrate the store to the schema of this version. "plantstore serve" does the same
-when it starts; no other command changes the schema of a store. "verify", "backup"
-and "restore" accept an older schema, and all others refuse it.
+when it starts. "verify", "backup" and "restore" accept an older schema, and all
+other commands refuse it.
 
 Make a backup first: older versions refuse the store after a migration. Stop the
 server of a store in a file first. Servers on PostgreSQL keep running, but servers
 of an older version cannot start again. If the schema is already the newest, the
-command succeeds.
-
-With --json it prints one JSON object: {"db":"plantstore.db","from":1,"to":2}`,
+command succeeds.`,
 		Example: `  plantstore migrate
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,

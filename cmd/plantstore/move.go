@@ -21,14 +21,12 @@ func newMove(p *program) *cobra.Command {
 		Short: "Move all plants and tokens to another store, also while servers run",
 		Long: `Move all plants, with their times and creators, and all tokens to another store.
 Each store is a file or the URL of a PostgreSQL database. The new store must be
-empty, or the destination of a move that was interrupted. No server may run on
-it yet.
+empty, or the destination of an interrupted move. No server may run on it yet.
 
-Servers may run on the old store. The command also copies the plants that
-clients create during the move. For the last of these, the old store becomes
-read-only: from then on its servers respond with 503 and Retry-After, and no
-server starts on it again. When the command has ended, start servers on the new
-store and point clients at them.
+Servers may run on the old store; the command also copies the plants that clients
+create during the move. At the end the old store becomes read-only: its servers
+respond with 503 and Retry-After, and no server starts on it again. When the
+command has ended, start servers on the new store and point clients at them.
 
 The command reads every copied plant back and compares it. After a failure or an
 interruption, servers of the old store continue as before; run the same command

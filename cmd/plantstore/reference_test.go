@@ -6,7 +6,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -233,8 +232,8 @@ var exitCodes = []struct {
 	more    string
 }{
 	{exitOK, "the command succeeded", ""},
-	{exitFailure, "the command failed", "Standard error has the reason. A store that is not writable is an example."},
-	{exitUsage, "wrong usage", "An unknown command, flag, setting or value. The command changed nothing."},
+	{exitFailure, "the command failed", "Standard error has the reason."},
+	{exitUsage, "wrong usage", "A command, flag, setting or value is unknown or invalid. The command changed nothing."},
 	{
 		exitIO, "the store is not usable",
 		"The disk failed, the store is damaged, or its schema differs from the schema of its version. The log has the " +
@@ -243,7 +242,7 @@ var exitCodes = []struct {
 	},
 	{
 		exitInterrupted, "the command was interrupted",
-		"Ctrl-C, SIGTERM or SIGHUP. The plants that the command counted are stored. `serve` ends with 0 after Ctrl-C " +
+		"Ctrl-C, SIGTERM or SIGHUP ended it. The plants that it counted are stored. `serve` ends with 0 after Ctrl-C " +
 			"and SIGTERM, also while it starts. After SIGHUP it reloads its settings, or ends with 0 if its standard input is " +
 			"a terminal. `try` ends with 0 after the first of these signals.",
 	},
@@ -254,14 +253,8 @@ func TestReferenceExitCodes(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
 	page.WriteString("# Exit codes\n\n" + wrapped(generatedBy("cmd/plantstore/reference_test.go")))
-	page.WriteString("\n" + tableHead("code", "meaning"))
 	for _, c := range exitCodes {
-		page.WriteString(tableRow(strconv.Itoa(c.code), c.meaning))
-	}
-	for _, c := range exitCodes {
-		if c.more != "" {
-			page.WriteString("\n" + wrapped(fmt.Sprintf("**%d**: %s", c.code, c.more)))
-		}
+		page.WriteString("\n" + wrapped(fmt.Sprintf("**%d**: %s. %s", c.code, c.meaning, c.more)))
 	}
 	page.WriteString("\n" + wrapped("A second SIGINT or SIGTERM ends the program at once, as does a signal from a closed "+
 		"pipe. The exit code is then 128 plus the number of the signal."))
@@ -272,63 +265,112 @@ func TestReferenceExitCodes(t *testing.T) {
 func TestReferenceCommands(t *testing.T) {
 	t.Parallel()
 	var page, sections strings.Builder
-	page.WriteString("# Commands\n\n" +
-		wrapped("Every command prints this text with `--help`. "+generatedBy("the commands in cmd/plantstore")))
+	page.WriteString("# Commands\n\n" + wrapped("`--help` prints the description, the examples and every flag of a "+
+		"command. [Settings](settings.md), [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints have "+
+		"pages of their own. "+
+		generatedBy("the commands in cmd/plantstore")))
 	page.WriteString("\n" + tableHead("command", "purpose"))
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help" {
-			name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
-			page.WriteString(tableRow(fmt.Sprintf("[%s](#%s)", name, strings.ReplaceAll(name, " ", "-")), cmd.Short))
-			sections.WriteString(commandSection(name, cmd))
+			section := cmd
+			if cmd.Parent().Name() == "completion" { // a section for all shells
+				section = cmd.Parent()
+			}
+			name := strings.TrimPrefix(section.CommandPath(), "plantstore ")
+			page.WriteString(tableRow(fmt.Sprintf("[%s](#%s)", strings.TrimPrefix(cmd.CommandPath(), "plantstore "),
+				strings.ReplaceAll(name, " ", "-")), cmd.Short))
+			if section == cmd || cmd == section.Commands()[0] {
+				sections.WriteString(commandSection(name, cmd))
+			}
 		}
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}
 	}
 	visit(newRoot(&program{}))
-	page.WriteString("\n" + wrapped("`--config`, `--db` and the flags of `serve` are [settings](settings.md). "+
-		"Pages of their own have the [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints."))
+	sections.WriteString("\n## Server flags\n\n" + wrapped("With these flags a command works on a "+
+		"[running server](../how-to/administer-a-remote-server.md), without access to its store.") + "\n")
+	sections.WriteString(flagTable(serverFlags()))
 	checkPage(t, "commands.md", page.String()+sections.String())
 }
 
-// commandSection returns the section of a command: synopsis, description, flags, examples and exit codes.
+// serverFlags returns the flags of a command that works on a running server.
+func serverFlags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
+	new(program).server.Bind(flags)
+	return flags
+}
+
+// commandSection returns the section of a command: synopsis, description, examples and flags.
 func commandSection(name string, cmd *cobra.Command) string {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "\n## %s\n\n```sh\n%s\n```\n\n", name, cmd.UseLine())
-	if cmd.Long == "" || strings.HasPrefix(name, "completion") { // Cobra's texts about the setup of a shell
-		fmt.Fprintf(&out, "%s.\n\n", cmd.Short)
-	} else {
-		for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
-			if strings.HasPrefix(paragraph, "  ") {
-				fmt.Fprintf(&out, "```sh\n%s\n```\n\n", strings.TrimSpace(paragraph))
-				continue
-			}
-			out.WriteString(wrapped(paragraph) + "\n")
-		}
+	line, long := cmd.UseLine(), cmd.Long
+	if name == "completion" { // Cobra's texts are about the setup of one shell
+		line, long = "plantstore completion bash|fish|powershell|zsh [flags]", cmd.Parent().Short+"."
+	} else if long == "" {
+		long = cmd.Short + "."
 	}
-	out.WriteString("Examples:\n\n```sh\n")
+	fmt.Fprintf(&out, "\n## %s\n\n```sh\n%s\n```\n\n", name, line)
+	for paragraph := range strings.SplitSeq(long, "\n\n") {
+		out.WriteString(wrapped(paragraph) + "\n")
+	}
+	out.WriteString("```sh\n")
 	for line := range strings.Lines(cmd.Example) {
 		out.WriteString(strings.TrimPrefix(line, "  "))
 	}
-	out.WriteString("\n```\n\n" + tableHead("flag", "value", "default", "purpose"))
+	out.WriteString("\n```\n")
+	out.WriteString(flagsOf(cmd))
+	return out.String()
+}
+
+// flagsOf returns a table of the flags of a command, and links to the flags that several commands have.
+func flagsOf(cmd *cobra.Command) string {
+	settings, server := pflag.NewFlagSet("settings", pflag.ContinueOnError), serverFlags()
+	new(config.Settings).BindServe(settings)
+	own, names, also := pflag.NewFlagSet("own", pflag.ContinueOnError), []string{}, ""
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Hidden {
-			return
+		switch {
+		case f.Name == "help" || f.Hidden:
+		case settings.Lookup(f.Name) != nil:
+			names = append(names, code("--"+f.Name))
+		case server.Lookup(f.Name) != nil:
+			also = "[Server flags](#server-flags). "
+		default:
+			own.AddFlag(f)
 		}
+	})
+	out, all := "", 0
+	if own.HasFlags() {
+		out = "\n" + flagTable(own)
+	}
+	settings.VisitAll(func(*pflag.Flag) { all++ })
+	if len(names) == all {
+		also += "All [settings](settings.md)."
+	} else if len(names) > 0 {
+		also += "[Settings](settings.md): " + strings.Join(names, ", ") + "."
+	}
+	if also != "" {
+		out += "\n" + wrapped(also)
+	}
+	return out
+}
+
+// flagTable returns a table of flags.
+func flagTable(flags *pflag.FlagSet) string {
+	out := tableHead("flag", "purpose")
+	flags.VisitAll(func(f *pflag.Flag) {
 		unit, usage := pflag.UnquoteUsage(f)
-		flag := code("--" + f.Name)
+		flag := code(strings.TrimSpace("--" + f.Name + " " + unit))
 		if f.Shorthand != "" {
 			flag = code("-"+f.Shorthand) + ", " + flag
 		}
-		out.WriteString(tableRow(flag, unit, code(shownDefault(f)), usage))
+		if initial := shownDefault(f); initial != "" {
+			usage += " (default " + code(initial) + ")"
+		}
+		out += tableRow(flag, usage)
 	})
-	codes := []string{}
-	for _, code := range exitCodesOf(cmd) {
-		codes = append(codes, strconv.Itoa(code))
-	}
-	fmt.Fprintf(&out, "\nExit codes: %s.\n", strings.Join(codes, ", "))
-	return out.String()
+	return out
 }
 
 // shownDefault returns the default of a flag, or nothing for a zero value.
@@ -343,7 +385,8 @@ func shownDefault(f *pflag.Flag) string {
 // and completion cannot be interrupted.
 func exitCodesOf(cmd *cobra.Command) []int {
 	codes := []int{exitOK, exitFailure, exitUsage}
-	if cmd.LocalFlags().Lookup("from") != nil || cmd.LocalFlags().Lookup("db") != nil && cmd.Name() != "config" {
+	db := cmd.LocalFlags().Lookup("db")
+	if cmd.LocalFlags().Lookup("from") != nil || db != nil && !db.Hidden && cmd.Name() != "config" {
 		codes = append(codes, exitIO)
 	}
 	if cmd.Name() != "version" && cmd.Parent().Name() != "completion" {

@@ -24,12 +24,10 @@ backup with its manifest FILE.json, and checks it as verify does. It then create
 the whole store, or changes nothing. It replaces a store only with --force, and
 never a store with a running server.
 
-If FILE is s3://BUCKET/NAME, the command downloads the backup. The keys are those
-of backup.
-
-If FILE is -, the command reads the backup from standard input, and the manifest
-from the file that --manifest names. Without a manifest it only checks that the
-backup is complete and undamaged.`,
+If FILE is s3://BUCKET/NAME, the command downloads the backup with the keys that
+backup uses. If FILE is -, it reads the backup from standard input, and the
+manifest from the file that --manifest names; without a manifest it only checks
+that the backup is complete and undamaged.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
   plantstore restore /mnt/backup/monday.db --db plantstore.db --force
   plantstore restore s3://nursery-backups/plants/monday.db --s3-region eu-west-1

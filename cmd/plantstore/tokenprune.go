@@ -18,13 +18,12 @@ func newTokenPrune(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --unused TIME",
 		Short: "Remove the subjects of an issuer that are not in use",
-		Long: `Remove the subjects of an issuer whose JWTs no server has accepted for --unused. The
-store has room for 100,000 subjects. Tokens and revoked JWTs stay. So does a
-subject that was revoked within the last 30 days, because its JWTs can be valid.
+		Long: `Remove the subjects of an issuer whose JWTs no server has accepted for --unused:
+the store has room for 100,000. Tokens and revoked JWTs stay. So does a subject
+that was revoked within the last 30 days, because its JWTs can be valid.
 
-A plant of a removed subject has "id" and the number of the subject as its creator;
-the entry of its removal in the audit log has the name. A subject that returns is
-stored again, with another number.`,
+The creator of its plants is then "id" and the number of the subject; the audit
+log keeps the name. A subject that returns gets another number.`,
 		Example: `  plantstore token prune --unused 365d`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

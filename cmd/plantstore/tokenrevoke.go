@@ -21,9 +21,9 @@ func newTokenRevoke(p *program) *cobra.Command {
 		Long: `Revoke all tokens of a name at once, rotated ones included. With --id revoke the
 one token with this id in "plantstore token list".
 
-With --token-file, or with the secret in PLANTSTORE_TOKEN, revoke the one token
-or JWT of this secret, such as a leaked one. A secret cannot be an argument,
-because other users can read arguments in the list of processes.
+With --token-file, or with the secret in PLANTSTORE_TOKEN, revoke the one token or
+JWT of this secret, such as a leaked one. A secret cannot be an argument, because
+other users can read arguments.
 
 With --subject revoke all JWTs of a subject that were issued until now. JWTs that
 the issuer signs more than a minute later are valid: to lock a subject out, remove

@@ -40,11 +40,11 @@ func newTry(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "try",
 		Short: "Run a throw-away server with sample plants",
-		Long: `Run a server on loopback with sample plants in a temporary directory, which is
-below TMPDIR if that is set. try prints a link that signs in to the console, and a
-curl command with a token that creates a plant. Ctrl-C, SIGTERM or SIGHUP ends the
-server, and try removes the directory. A second signal ends try at once, and the
-directory remains: remove it.
+		Long: `Run a server on loopback with sample plants in a temporary directory, below TMPDIR
+if that is set. try prints a link that signs in to the console, and a curl command
+with a token that creates a plant. Ctrl-C, SIGTERM or SIGHUP ends the server, and
+try removes the directory. A second signal ends try at once: remove the directory
+yourself.
 
 The ports are 8080 and 8081, or free ones if these are in use. All other settings
 have their defaults: try ignores the environment variables of settings and the

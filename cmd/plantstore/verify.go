@@ -20,12 +20,10 @@ func newVerify(p *program) *cobra.Command {
 each plant and token, and missing plants. The command changes nothing. The server
 may run; its WAL grows until the command ends.
 
-If FILE is s3://BUCKET/NAME, the command reads the backup and compares its size
-and SHA-256 with the manifest. It stores no copy, so it does not check each plant;
-restore does.
+If FILE is s3://BUCKET/NAME, the command only compares the size and the SHA-256 of
+the backup with the manifest; restore also checks each plant.
 
-Each fault is a line on standard output. The exit code is 0 without a fault, and
-1 with faults.`,
+Each fault is a line on standard output, and the exit code is then 1.`,
 		Example: `  plantstore verify
   plantstore verify /mnt/backup/monday.db
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
