@@ -7,33 +7,19 @@ import (
 
 // mainCharts returns the Markdown of the four charts of the first page.
 func (r *results) mainCharts() string {
-	connections := r.comparedRuns(setShared).distinct(func(l loadRun) int64 { return l.Connections })
-	return r.rateChart(setShared, connections) + r.p99Chart(setShared, connections) + r.growthChart() + r.importChart()
-}
-
-func (r *results) rateChart(set string, connections []int64) string {
-	return r.comparedChart("rate", "Requests a second (more is better)", set, connections, rate, whole)
-}
-
-func (r *results) p99Chart(set string, connections []int64) string {
-	return r.comparedChart("p99", "99th percentile of the latency in milliseconds (less is better)", set, connections,
-		p99, millis)
-}
-
-func (r *results) processorChart(set string, connections []int64) string {
-	return r.comparedChart("processor", "Processor time a request in microseconds, server and database (less is better)",
-		set, connections, allCPU, oneDecimal)
+	return r.comparedChart("rate", "Requests a second (more is better)", rate, whole) +
+		r.comparedChart("p99", "99th percentile of the latency in milliseconds (less is better)", p99, millis) +
+		r.growthChart() + r.importChart()
 }
 
 // comparedChart has a bar for each contender and number of connections.
-func (r *results) comparedChart(name, title, set string, connections []int64, of func(loadRun) float64,
-	format func(float64) string,
-) string {
+func (r *results) comparedChart(name, title string, of func(loadRun) float64, format func(float64) string) string {
+	connections := r.comparedRuns(setShared).distinct(func(l loadRun) int64 { return l.Connections })
 	c := chart{title: title, format: format}
 	for _, n := range connections {
 		g := barGroup{title: fmt.Sprint(n, " connections")}
 		for _, contender := range contenders {
-			runs := r.compared(set, contender.name, n)
+			runs := r.compared(setShared, contender.name, n)
 			if contender.name == citusName && len(runs) == 0 { // it needs a cluster
 				continue
 			}
@@ -42,7 +28,7 @@ func (r *results) comparedChart(name, title, set string, connections []int64, of
 		}
 		c.groups = append(c.groups, g)
 	}
-	return r.addChart(name+"-"+set+".svg", c)
+	return r.addChart(name+"-"+setShared+".svg", c)
 }
 
 // growthChart has a bar for each initial number of plants.

@@ -58,12 +58,12 @@ func (r *results) clientTable() string {
 		return notMeasured
 	}
 	t := &table{}
-	t.row("creates", "connections", "requests a second", "÷ wrk", "p50 ms", "p99 ms", "valid rounds")
+	t.row("creates", "connections", "requests a second", "÷ wrk", "p50 ms", "p99 ms")
 	for _, phase := range []string{loadByWrk, loadByClient} {
 		if runs := r.phaseOf(phase, productName); len(runs) > 0 {
 			t.row(phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole),
 				spreadOf(runs.ratios(byWrk, rate)).text(twoDecimals), runs.spread(p50).text(millis),
-				runs.spread(p99).text(millis), validOf(runs))
+				runs.spread(p99).text(millis))
 		}
 	}
 	return t.String()

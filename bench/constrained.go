@@ -54,7 +54,7 @@ func (r *results) constrainedTable() string {
 	}
 	t := &table{}
 	t.row("contender", "plants before", "connections", "requests a second", "÷ floor", "p50 ms", "p99 ms",
-		"server peak MiB", "valid rounds")
+		"server MiB")
 	for _, connections := range all.distinct(func(l loadRun) int64 { return l.Connections }) {
 		of := func(contender string, before int64) loads {
 			return all.where(func(l loadRun) bool {
@@ -70,8 +70,7 @@ func (r *results) constrainedTable() string {
 				}
 				t.row(contenderNamed(contender).title, whole(float64(before)), fmt.Sprint(connections),
 					runs.spread(rate).text(whole), spreadOf(runs.ratios(floor, rate)).text(twoDecimals),
-					runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(peak).text(mebibytes),
-					validOf(runs))
+					runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(peak).medianText(mebibytes))
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,8 +30,7 @@ type results struct {
 	starts    []*startRun
 	searches  []*searchRun
 	syncs     []*syncRun
-	micro     string           // benchstat's summary of the micro benchmarks
-	microRuns string           // their output
+	microRuns string           // output of the micro benchmarks
 	charts    map[string]chart // by file name, filled while the pages are written
 }
 
@@ -69,15 +67,11 @@ func writeReport(out string) error {
 	}
 	r := collect(all)
 	if micro := filepath.Join(dir, microName); fileExists(micro) {
-		summary, err := exec.Command("go", "tool", "benchstat", microName+"="+micro).Output() //nolint:noctx // takes 1 s
-		if err != nil {
-			return fmt.Errorf("benchstat: %w", err)
-		}
 		runs, err := os.ReadFile(micro)
 		if err != nil {
 			return err
 		}
-		r.micro, r.microRuns = string(summary), string(runs)
+		r.microRuns = string(runs)
 	}
 	for name, text := range map[string]string{
 		"performance.md": reportText, "performance-tables.md": tablesText, "capacity.md": capacityText,
@@ -140,7 +134,7 @@ func (r *results) page(text string) ([]byte, error) {
 		"search":      r.searchTable,
 		"webhook":     r.webhookTable,
 		"client":      r.clientTable,
-		"micro":       func() string { return r.micro },
+		"rounds":      r.roundsLine,
 		"machines":    r.machineTable,
 		"check":       r.modelCheck,
 		"plan":        r.planTable,

@@ -271,14 +271,13 @@ func (r *results) searchTable() string {
 		return notMeasured
 	}
 	alone, beside := &table{}, &table{}
-	alone.row("search alone", "plants", "seconds", "processor seconds", "runs")
-	beside.row("creates", "connections", "requests a second", "÷ without", "p50 ms", "p99 ms", "valid rounds")
+	alone.row("search alone", "plants", "seconds", "processor seconds")
+	beside.row("creates", "connections", "requests a second", "÷ without", "p50 ms", "p99 ms")
 	for _, name := range searched {
 		title := contenderNamed(name).title
 		if all := r.searchesOf(name); len(all) > 0 {
 			alone.row(title, all.spread(func(s *searchRun) float64 { return float64(s.Rows) }).text(whole),
-				all.times().text(twoDecimals), all.spread(func(s *searchRun) float64 { return s.Processor }).text(twoDecimals),
-				fmt.Sprint(len(all)))
+				all.times().text(twoDecimals), all.spread(func(s *searchRun) float64 { return s.Processor }).text(twoDecimals))
 		}
 		without := r.phaseOf(loadAlone, name)
 		for _, phase := range []string{loadAlone, loadBeside} {
@@ -288,7 +287,7 @@ func (r *results) searchTable() string {
 			}
 			beside.row(title+" "+phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole),
 				spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(p50).text(millis),
-				runs.spread(p99).text(millis), validOf(runs))
+				runs.spread(p99).text(millis))
 		}
 	}
 	return alone.String() + "\n" + beside.String()

@@ -109,8 +109,6 @@ func p99(r loadRun) float64        { return float64(r.Generator.P99) }
 func p999(r loadRun) float64       { return float64(r.Generator.P999) }
 func serverCPU(r loadRun) float64  { return r.ServerMicros }
 func dbCPU(r loadRun) float64      { return r.DatabaseMicros }
-func allCPU(r loadRun) float64     { return r.ServerMicros + r.DatabaseMicros }
-func resident(r loadRun) float64   { return float64(r.ServerBytes) }
 func peak(r loadRun) float64       { return float64(r.ServerPeak) }
 func dbMemory(r loadRun) float64   { return float64(r.DatabaseBytes) }
 func walPeak(r loadRun) float64    { return float64(r.WALPeak) }

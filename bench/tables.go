@@ -14,8 +14,7 @@ func (r *results) comparedRuns(set string) loads {
 	return r.loads.where(func(l loadRun) bool { return l.Phase == "compare" && l.Set == set })
 }
 
-// comparedSections returns, for each set, its remaining charts and the tables of
-// each number of connections.
+// comparedSections returns the tables of each set and number of connections.
 func (r *results) comparedSections() string {
 	var b strings.Builder
 	for _, set := range []struct{ name, title string }{
@@ -27,58 +26,66 @@ func (r *results) comparedSections() string {
 			continue
 		}
 		fmt.Fprintf(&b, "### %s\n\n", set.title)
-		connections := runs.distinct(func(l loadRun) int64 { return l.Connections })
-		if set.name != setShared { // performance.md has these charts
-			b.WriteString(r.rateChart(set.name, connections) + r.p99Chart(set.name, connections))
-		}
-		b.WriteString(r.processorChart(set.name, connections))
-		for _, n := range connections {
-			fmt.Fprintf(&b, "%d connections:\n\n%s\n%s\n", n, r.rateTable(set.name, n), r.resourceTable(set.name, n))
+		for _, n := range runs.distinct(func(l loadRun) int64 { return l.Connections }) {
+			fmt.Fprintf(&b, "%d connections:\n\n%s\n", n, r.rateTable(set.name, n))
+			if set.name == setShared {
+				b.WriteString(r.resourceTable(n) + "\n")
+			}
 		}
 	}
 	if b.Len() == 0 {
 		return notMeasured
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func validOf(runs loads) string { return fmt.Sprintf("%d of %d", len(runs.valid()), len(runs)) }
+// roundsLine has the numbers of rounds.
+func (r *results) roundsLine() string {
+	count := func(runs loads) int { return len(runs.distinct(func(l loadRun) int64 { return int64(l.Round) })) }
+	shared, pinned := count(r.comparedRuns(setShared)), count(r.comparedRuns(setPinned))
+	if shared == 0 {
+		return ""
+	}
+	others := count(r.loads.where(func(l loadRun) bool { return l.Phase != "compare" }))
+	return fmt.Sprintf("\nThe comparison has %d rounds, %d on separate processors, and the other phases have %d.",
+		shared, pinned, others)
+}
 
-// rateTable has the rates and latencies of the contenders.
+// rateTable has the rates and latencies of the contenders. The targets have the ratio to the earlier version.
 func (r *results) rateTable(set string, connections int64) string {
 	t := &table{}
-	t.row("contender", "requests a second", "÷ floor", "p50 ms", "p99 ms", "p99.9 ms", "valid rounds")
+	t.row("contender", "requests a second", "÷ floor", "p50 ms", "p99 ms", "p99.9 ms")
 	floor := r.compared(set, floorName, connections)
 	for _, c := range contenders {
 		runs := r.compared(set, c.name, connections)
-		if len(runs) == 0 {
+		if len(runs) == 0 || c.name == lastName {
 			continue
 		}
-		t.row(c.title, runs.spread(rate).text(whole), spreadOf(runs.ratios(floor, rate)).text(twoDecimals),
-			runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(p999).text(millis), validOf(runs))
+		t.row(c.title, runs.spread(rate).text(whole), spreadOf(runs.ratios(floor, rate)).medianText(twoDecimals),
+			runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(p999).medianText(millis))
 	}
 	return t.String()
 }
 
 // resourceTable has the processor time, memory and disk space of the contenders.
-func (r *results) resourceTable(set string, connections int64) string {
+func (r *results) resourceTable(connections int64) string {
 	t := &table{}
-	t.row("contender", "server µs/request", "database µs/request", "server MiB", "server peak MiB", "database MiB",
-		"disk bytes/plant")
+	t.row("contender", "server µs/request", "database µs/request", "server MiB", "database MiB", "disk bytes/plant")
 	for _, c := range contenders {
-		runs := r.compared(set, c.name, connections)
-		if len(runs) == 0 {
+		runs := r.compared(setShared, c.name, connections)
+		if len(runs) == 0 || c.name == lastName {
 			continue
 		}
 		databaseTime, databaseMemory, disk := "–", "–", "–"
 		if c.name == plainpgName || c.name == productPGName {
-			databaseTime, databaseMemory = runs.spread(dbCPU).text(oneDecimal), runs.spread(dbMemory).text(mebibytes)
+			databaseTime = runs.spread(dbCPU).medianText(oneDecimal)
+			databaseMemory = runs.spread(dbMemory).medianText(mebibytes)
 		}
 		if c.name != floorName && c.name != citusName {
-			disk = runs.spread(plantBytes).text(whole)
+			disk = runs.spread(plantBytes).medianText(whole)
 		}
-		t.row(c.title, runs.spread(serverCPU).text(oneDecimal), databaseTime,
-			runs.spread(resident).text(mebibytes), runs.spread(peak).text(mebibytes), databaseMemory, disk)
+		t.row(c.title, runs.spread(serverCPU).medianText(oneDecimal), databaseTime,
+			runs.spread(peak).medianText(mebibytes), databaseMemory, disk)
 	}
 	return t.String()
 }
@@ -86,7 +93,7 @@ func (r *results) resourceTable(set string, connections int64) string {
 // burstTable compares a single client before and after a burst.
 func (r *results) burstTable() string {
 	t := &table{}
-	t.row("phase", "connections", "requests a second", "p50 ms", "p99 ms", "p50 ÷ before", "valid rounds")
+	t.row("phase", "connections", "requests a second", "p50 ms", "p99 ms", "p50 ÷ before")
 	before := r.phase(phaseBefore)
 	for _, phase := range []string{phaseBefore, phaseBurst, phaseAfter} {
 		runs := r.phase(phase)
@@ -94,8 +101,7 @@ func (r *results) burstTable() string {
 			return notMeasured
 		}
 		t.row(phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole), runs.spread(p50).text(millis),
-			runs.spread(p99).text(millis),
-			spreadOf(runs.ratios(before, p50)).text(twoDecimals), validOf(runs))
+			runs.spread(p99).text(millis), spreadOf(runs.ratios(before, p50)).text(twoDecimals))
 	}
 	return t.String() + r.aloneLine()
 }
@@ -122,43 +128,39 @@ func (r *results) growthTable() string {
 	if len(r.phase("growth")) == 0 {
 		return notMeasured
 	}
-	rates, resources := &table{}, &table{}
-	rates.row("ids", "plants before", "connections", "requests a second", "÷ empty store", "p50 ms", "p99 ms", "p99.9 ms",
-		"valid rounds")
-	resources.row("ids", "plants before", "connections", "server µs/request", "server MiB", "server peak MiB",
-		"largest WAL MiB")
+	t := &table{}
+	t.row("ids", "plants before", "connections", "requests a second", "÷ empty store", "p50 ms", "p99 ms",
+		"server µs/request", "server MiB", "WAL MiB")
 	for _, order := range []string{orderRandom, orderAscending} {
 		for _, g := range r.growthRuns(order) {
+			if len(g.loads) == 0 { // only the largest number of connections measures every store
+				continue
+			}
 			empty := r.grown(order, 0, g.connections)
-			before, connections := whole(float64(g.before)), fmt.Sprint(g.connections)
-			rates.row(order, before, connections, g.loads.spread(rate).text(whole),
-				spreadOf(g.loads.ratios(empty, rate)).text(twoDecimals),
-				g.loads.spread(p50).text(millis), g.loads.spread(p99).text(millis), g.loads.spread(p999).text(millis),
-				validOf(g.loads))
-			resources.row(order, before, connections, g.loads.spread(serverCPU).text(oneDecimal),
-				g.loads.spread(resident).text(mebibytes), g.loads.spread(peak).text(mebibytes),
-				g.loads.spread(walPeak).text(mebibytes))
+			t.row(order, whole(float64(g.before)), fmt.Sprint(g.connections), g.loads.spread(rate).text(whole),
+				spreadOf(g.loads.ratios(empty, rate)).text(twoDecimals), g.loads.spread(p50).text(millis),
+				g.loads.spread(p99).text(millis), g.loads.spread(serverCPU).medianText(oneDecimal),
+				g.loads.spread(peak).medianText(mebibytes), g.loads.spread(walPeak).medianText(mebibytes))
 		}
 	}
-	return rates.String() + "\n" + resources.String()
+	return t.String()
 }
 
 // limitsTable has the size of the WAL and the time until the server is ready.
 func (r *results) limitsTable() string {
 	t := &table{}
-	t.row("value", "plants before", "measured", "runs")
+	t.row("value", "plants before", "measured")
 	for _, w := range r.phase("wal").valid() {
 		t.row(fmt.Sprintf("largest WAL in %d s with %d connections, %s ids", w.Generator.Micros/1e6, w.Connections, w.Order),
 			whole(float64(w.Before)), fmt.Sprintf("%s MiB at %s requests a second", mebibytes(float64(w.WALPeak)),
-				whole(rate(w))), "1")
+				whole(rate(w))))
 	}
 	byStore := map[int64][]float64{}
 	for _, s := range r.starts {
 		byStore[s.Before] = append(byStore[s.Before], s.Millis)
 	}
 	for _, before := range slices.Sorted(maps.Keys(byStore)) {
-		s := spreadOf(byStore[before])
-		t.row("time until ready", whole(float64(before)), s.text(oneDecimal)+" ms", fmt.Sprint(s.n))
+		t.row("time until ready", whole(float64(before)), spreadOf(byStore[before]).text(oneDecimal)+" ms")
 	}
 	if len(t.rows) == 1 {
 		return notMeasured
@@ -203,15 +205,13 @@ func (r *results) importTable() string {
 		return notMeasured
 	}
 	t := &table{}
-	t.row("import", "rows", "rows a second", "seconds", "processor seconds", "peak MiB", "disk bytes/plant", "valid")
+	t.row("import", "rows", "rows a second", "seconds", "peak MiB", "disk bytes/plant")
 	for _, source := range importSources {
 		for _, i := range r.importsOf(source.name) {
 			t.row(i.title+", "+source.title, whole(float64(i.rows)), spreadOf(i.runs.values(importRun.perSecond)).text(whole),
 				spreadOf(i.runs.values(func(i importRun) float64 { return i.Seconds })).text(twoDecimals),
-				spreadOf(i.runs.values(func(i importRun) float64 { return i.Processor })).text(twoDecimals),
 				spreadOf(i.runs.values(func(i importRun) float64 { return float64(i.Peak) })).text(mebibytes),
-				spreadOf(i.runs.values(func(i importRun) float64 { return float64(i.DiskBytes) / float64(i.Rows) })).text(whole),
-				fmt.Sprint(len(i.runs)))
+				spreadOf(i.runs.values(func(i importRun) float64 { return float64(i.DiskBytes) / float64(i.Rows) })).text(whole))
 		}
 	}
 	return t.String()

@@ -126,7 +126,7 @@ func (r *results) webhookTable() string {
 	}
 	t := &table{}
 	t.row("store", "connections", "webhook", "requests a second", "÷ without", "server µs/request", "database µs/request",
-		"p50 ms", "p99 ms", "deliveries", "valid rounds")
+		"p50 ms", "p99 ms")
 	for _, contender := range webhookContenders {
 		for _, connections := range all.distinct(func(l loadRun) int64 { return l.Connections }) {
 			without := r.withWebhook(contender, connections, false)
@@ -135,17 +135,16 @@ func (r *results) webhookTable() string {
 				if len(runs) == 0 {
 					continue
 				}
-				database, name, delivered := "–", "off", "–"
+				database, name := "–", "off"
 				if contender == productPGName {
-					database = runs.spread(dbCPU).text(oneDecimal)
+					database = runs.spread(dbCPU).medianText(oneDecimal)
 				}
 				if on {
 					name = "on"
-					delivered = runs.spread(func(l loadRun) float64 { return float64(l.Delivered) }).text(whole)
 				}
 				t.row(contenderNamed(contender).title, fmt.Sprint(connections), name, runs.spread(rate).text(whole),
-					spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(serverCPU).text(oneDecimal), database,
-					runs.spread(p50).text(millis), runs.spread(p99).text(millis), delivered, validOf(runs))
+					spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(serverCPU).medianText(oneDecimal), database,
+					runs.spread(p50).text(millis), runs.spread(p99).text(millis))
 			}
 		}
 	}
