@@ -122,7 +122,7 @@ func TestPartialSuccess(t *testing.T) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			_, _ = w.Write(body)
 		}))
-		tr := start(t, c.URL)
+		tr := start(t, c.URL, "OTEL_BSP_SCHEDULE_DELAY", "60000") // one request: Close sends it
 		for range 3 {
 			tr.Request(nil, time.Now()).End()
 		}
