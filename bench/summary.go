@@ -92,7 +92,7 @@ func (r *results) growthLine() string {
 	if random.n == 0 || ascending.n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("With 10 million plants in the store the rate is %s of that of an empty store for random ids, "+
+	return fmt.Sprintf("With 10 million plants in the store the rate is %s of an empty store's for random ids, "+
 		"and %s for ascending ids.",
 		twoDecimals(random.median), twoDecimals(ascending.median))
 }
