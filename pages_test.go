@@ -71,7 +71,7 @@ func TestSecurityControlsAreComplete(t *testing.T) {
 	t.Parallel()
 	const page = "docs/reference/security.md"
 	rows := map[string]int{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (\d+\.\d+\.\d[^|]*) \|`).FindAllStringSubmatch(read(t, page), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^- (\d+\.\d+\.\d[^:]*): `).FindAllStringSubmatch(read(t, page), -1) {
 		for part := range strings.SplitSeq(row[1], ", ") {
 			first, last, _ := strings.Cut(part, "–")
 			dot := strings.LastIndex(first, ".")
