@@ -168,7 +168,7 @@ func checkJSONRules(t *testing.T, name, text string) {
 		for _, member := range slices.Sorted(maps.Keys(object)) {
 			value := object[member]
 			switch {
-			case !bytes.Contains(described, []byte("| `"+member+"` |")):
+			case !bytes.Contains(described, []byte("\n- `"+member+"`")):
 				t.Errorf("%s: docs/reference/json.md does not describe %s", name, member)
 			case value == nil:
 				t.Errorf("%s: %s is null", name, member)
