@@ -53,8 +53,7 @@ func createFault(dir string, err error) error {
 
 // Publish syncs and closes the file, gives it its name and syncs the directory. If the name exists, Publish replaces
 // it, a symbolic link included, or returns an error that wraps fs.ErrExist if replace is false. After an error the
-// name is unchanged, and Discard removes the temporary file. The exception is a failed sync of the directory: the file
-// has its name, but may lose it in a power cut.
+// name is unchanged, and Discard removes the temporary file. The exception is ErrUnsyncedName.
 func (f *File) Publish(replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -66,8 +65,15 @@ func (f *File) Publish(replace bool) error {
 		return err
 	}
 	f.done = true
-	return SyncDir(filepath.Dir(f.path))
+	if err := SyncDir(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsyncedName, err)
+	}
+	return nil
 }
+
+// ErrUnsyncedName is the error for a directory that could not be synced: the file is complete and has its name, but may
+// lose the name in a power cut.
+var ErrUnsyncedName = errors.New("the file is complete, but a power cut may remove it")
 
 // place gives the file its name. Without replace it checks and creates the name in one step: a hard link, or, on a file
 // system without hard links (exFAT), an empty file that it then replaces.

@@ -68,10 +68,11 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	if err := m.Write(to + ManifestSuffix); err != nil {
 		return m, err
 	}
-	if err := temp.Publish(false); err != nil {
-		return m, errors.Join(err, os.Remove(to+ManifestSuffix))
+	err = temp.Publish(false)
+	if err != nil && !errors.Is(err, safefile.ErrUnsyncedName) {
+		err = errors.Join(err, os.Remove(to+ManifestSuffix))
 	}
-	return m, nil
+	return m, err
 }
 
 // BackupTo writes a backup of the store at path, which may be served, to w, with the same
