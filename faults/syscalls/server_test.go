@@ -62,8 +62,8 @@ var serverRowsLong = []row{
 	{"fstat", "EIO", "db"},
 	{"fstat", "EIO", "wal"},
 	{"fstat", "EIO", "shm"},
-	{"stat", "EIO", "db"},
-	{"stat", "EIO", "wal"},
+	{"stat,newfstatat", "EIO", "db"},
+	{"stat,newfstatat", "EIO", "wal"},
 	{"read", "EIO", "mark"},
 	{"flock", "EIO", "ticket"},
 	{"flock", "EIO", "serve"},
@@ -77,7 +77,7 @@ func storesOf(r row) (stores []string) {
 		stores = append(stores, storeClean)
 	}
 	stores = append(stores, storeWAL)
-	if !strings.HasPrefix(r.calls, "open") && r.calls != "unlink" && r.calls != "stat" {
+	if !strings.HasPrefix(r.calls, "open") && r.calls != "unlink" && !strings.HasPrefix(r.calls, "stat") {
 		stores = append(stores, storeRunning)
 	}
 	return stores

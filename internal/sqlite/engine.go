@@ -82,7 +82,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	}
 	c.MustExist = c.MustExist || c.ReadOnly
 	if err := prepareFile(ctx, &c); err != nil {
-		return nil, err
+		return nil, diskFault(err)
 	}
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
 	e.Changes = e.changes()
@@ -243,7 +243,15 @@ func (e *Engine) lockServe(ctx context.Context) (err error) {
 // it: commits would go to a removed file. The caller has locked FILE-serve or the write ticket,
 // so no restore can replace the file after the check.
 func (e *Engine) checkNotReplaced() error {
-	switch moved, err := e.writer.Moved(); {
+	moved, err := e.writer.Moved()
+	if moved { // also if SQLite could not read the properties of the file
+		if _, fault := os.Stat(e.path); fault == nil {
+			moved, err = e.writer.Moved()
+		} else if !errors.Is(fault, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %w", store.ErrBroken, fault)
+		}
+	}
+	switch {
 	case err != nil:
 		return err
 	case moved:
