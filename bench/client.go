@@ -62,7 +62,7 @@ func (r *results) clientTable() string {
 	for _, phase := range []string{loadByWrk, loadByClient} {
 		if runs := r.phaseOf(phase, productName); len(runs) > 0 {
 			t.row(phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole),
-				spreadOf(runs.ratios(byWrk, rate)).text(twoDecimals), runs.spread(p50).text(millis),
+				spreadOf(runs.ratios(byWrk, rate)).text(twoDecimals), runs.spread(p50).medianText(millis),
 				runs.spread(p99).text(millis))
 		}
 	}

@@ -70,7 +70,7 @@ func (r *results) constrainedTable() string {
 				}
 				t.row(contenderNamed(contender).title, whole(float64(before)), fmt.Sprint(connections),
 					runs.spread(rate).text(whole), spreadOf(runs.ratios(floor, rate)).text(twoDecimals),
-					runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(peak).medianText(mebibytes))
+					runs.spread(p50).medianText(millis), runs.spread(p99).text(millis), runs.spread(peak).medianText(mebibytes))
 			}
 		}
 	}

@@ -286,7 +286,7 @@ func (r *results) searchTable() string {
 				continue
 			}
 			beside.row(title+" "+phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole),
-				spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(p50).text(millis),
+				spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(p50).medianText(millis),
 				runs.spread(p99).text(millis))
 		}
 	}

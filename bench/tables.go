@@ -14,27 +14,19 @@ func (r *results) comparedRuns(set string) loads {
 	return r.loads.where(func(l loadRun) bool { return l.Phase == "compare" && l.Set == set })
 }
 
-// comparedSections returns the tables of each set and number of connections.
+// comparedSections returns the tables of the comparison: for each number of connections, and for separate processors.
 func (r *results) comparedSections() string {
-	var b strings.Builder
-	for _, set := range []struct{ name, title string }{
-		{setShared, "Generator and servers share the processors"},
-		{setPinned, "Generator and servers on separate processors"},
-	} {
-		runs := r.comparedRuns(set.name)
-		if len(runs) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "### %s\n\n", set.title)
-		for _, n := range runs.distinct(func(l loadRun) int64 { return l.Connections }) {
-			fmt.Fprintf(&b, "%d connections:\n\n%s\n", n, r.rateTable(set.name, n))
-			if set.name == setShared {
-				b.WriteString(r.resourceTable(n) + "\n")
-			}
-		}
-	}
-	if b.Len() == 0 {
+	shared, pinned := r.comparedRuns(setShared), r.comparedRuns(setPinned)
+	if len(shared)+len(pinned) == 0 {
 		return notMeasured
+	}
+	var b strings.Builder
+	for _, n := range shared.distinct(func(l loadRun) int64 { return l.Connections }) {
+		fmt.Fprintf(&b, "%d connections; generator and servers share the processors:\n\n%s\n%s\n", n, r.rateTable(n),
+			r.resourceTable(n))
+	}
+	if len(pinned) > 0 {
+		b.WriteString("Generator and servers on separate processors:\n\n" + r.pinnedTable() + "\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -52,17 +44,43 @@ func (r *results) roundsLine() string {
 }
 
 // rateTable has the rates and latencies of the contenders. The targets have the ratio to the earlier version.
-func (r *results) rateTable(set string, connections int64) string {
+func (r *results) rateTable(connections int64) string {
 	t := &table{}
 	t.row("contender", "requests a second", "÷ floor", "p50 ms", "p99 ms", "p99.9 ms")
-	floor := r.compared(set, floorName, connections)
+	floor := r.compared(setShared, floorName, connections)
 	for _, c := range contenders {
-		runs := r.compared(set, c.name, connections)
+		runs := r.compared(setShared, c.name, connections)
 		if len(runs) == 0 || c.name == lastName {
 			continue
 		}
 		t.row(c.title, runs.spread(rate).text(whole), spreadOf(runs.ratios(floor, rate)).medianText(twoDecimals),
-			runs.spread(p50).text(millis), runs.spread(p99).text(millis), runs.spread(p999).medianText(millis))
+			runs.spread(p50).medianText(millis), runs.spread(p99).text(millis), runs.spread(p999).medianText(millis))
+	}
+	return t.String()
+}
+
+// pinnedTable has the rates and latencies of the contenders on separate processors.
+func (r *results) pinnedTable() string {
+	header, t := []string{"contender"}, &table{}
+	connections := r.comparedRuns(setPinned).distinct(func(l loadRun) int64 { return l.Connections })
+	for _, n := range connections {
+		header = append(header, fmt.Sprintf("requests a second, %d connections", n), "÷ floor", "p99 ms")
+	}
+	t.row(header...)
+	for _, c := range contenders {
+		cells := []string{c.title}
+		for _, n := range connections {
+			runs := r.compared(setPinned, c.name, n)
+			if len(runs) == 0 || c.name == lastName {
+				continue
+			}
+			ratios := runs.ratios(r.compared(setPinned, floorName, n), rate)
+			cells = append(cells, runs.spread(rate).medianText(whole), spreadOf(ratios).medianText(twoDecimals),
+				runs.spread(p99).medianText(millis))
+		}
+		if len(cells) > 1 {
+			t.row(cells...)
+		}
 	}
 	return t.String()
 }
@@ -100,7 +118,7 @@ func (r *results) burstTable() string {
 		if len(runs) == 0 {
 			return notMeasured
 		}
-		t.row(phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole), runs.spread(p50).text(millis),
+		t.row(phase, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole), runs.spread(p50).medianText(millis),
 			runs.spread(p99).text(millis), spreadOf(runs.ratios(before, p50)).text(twoDecimals))
 	}
 	return t.String() + r.aloneLine()
@@ -138,7 +156,7 @@ func (r *results) growthTable() string {
 			}
 			empty := r.grown(order, 0, g.connections)
 			t.row(order, whole(float64(g.before)), fmt.Sprint(g.connections), g.loads.spread(rate).text(whole),
-				spreadOf(g.loads.ratios(empty, rate)).text(twoDecimals), g.loads.spread(p50).text(millis),
+				spreadOf(g.loads.ratios(empty, rate)).text(twoDecimals), g.loads.spread(p50).medianText(millis),
 				g.loads.spread(p99).text(millis), g.loads.spread(serverCPU).medianText(oneDecimal),
 				g.loads.spread(peak).medianText(mebibytes), g.loads.spread(walPeak).medianText(mebibytes))
 		}

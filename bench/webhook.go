@@ -144,7 +144,7 @@ func (r *results) webhookTable() string {
 				}
 				t.row(contenderNamed(contender).title, fmt.Sprint(connections), name, runs.spread(rate).text(whole),
 					spreadOf(runs.ratios(without, rate)).text(twoDecimals), runs.spread(serverCPU).medianText(oneDecimal), database,
-					runs.spread(p50).text(millis), runs.spread(p99).text(millis))
+					runs.spread(p50).medianText(millis), runs.spread(p99).text(millis))
 			}
 		}
 	}
