@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -157,4 +158,13 @@ func TestOperatorIsNotEvicted(t *testing.T) {
 	if body, err := io.ReadAll(operator.Body); string(body) != "whole" || err != nil {
 		t.Errorf("the response to the operator is %q, %v", body, err)
 	}
+}
+
+func mustAtoi(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
