@@ -18,7 +18,7 @@ var (
 )
 
 // metric is a row of docs/reference/metrics.md.
-type metric struct{ name, kind, labels, unit, help string }
+type metric struct{ name, kind, labels, help string }
 
 // TestReferenceMetrics compares docs/reference/metrics.md, the rules and the dashboard with the metrics of servers on a
 // file and of a server on PostgreSQL.
@@ -41,41 +41,45 @@ func TestReferenceMetrics(t *testing.T) {
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
 		"metrics in the text format of Prometheus, with those of the Go runtime (`go_…`) and of the process (`process_…`). "+
 		generatedBy("the metrics of a server on a file and of a server on PostgreSQL")))
-	page.WriteString("\n" + tableHead("metric", "type", "labels", "unit", "meaning"))
+	page.WriteString("\n" + tableHead("metric", "type", "meaning"))
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
 		m := exposed[name]
-		page.WriteString(tableRow(code(m.name), m.kind, m.labels, m.unit, m.help))
+		name := m.name
+		if m.labels != "" {
+			name += "{" + m.labels + "}"
+		}
+		page.WriteString(tableRow(code(name), m.kind, strings.TrimSuffix(m.help, ".")))
 	}
 	page.WriteString(metricNotes)
 	checkPage(t, "metrics.md", page.String())
 }
 
-var metricNotes = "\n" + wrapped("The values of labels are closed sets: the listeners, the routes, the statuses "+
-	"and the catalogue of [errors](errors.md).\n\n"+
-	"Only a server with TLS has `plantstore_tls_…`, only one with `--acme-domain` has `plantstore_acme_…`, and only one "+
-	"with `--oidc-issuer` has `plantstore_oidc_…`. Only one with `--webhook-url` has `plantstore_webhook_…`; its label "+
-	"`address` is the URL without its query. "+
-	"Only a server that exports [traces](traces.md) has `plantstore_trace_…`. "+
-	"Only a server on a file has the metrics of the WAL, the checkpoints, "+
-	"the disk and the backups; those of backups "+
-	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
-	"maximum.\n\n"+
-	"`plantstore_credentials_expiring` omits rotated tokens, and tokens for a day or less.\n\n"+
-	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
-	"A server that exports traces also serves the format of OpenMetrics, to a scraper whose header `Accept` asks for it. "+
-	"In that format the buckets of `plantstore_http_request_duration_seconds` and "+
-	"`plantstore_commit_duration_seconds` have exemplars with a `trace_id`, and `le` of whole numbers has a decimal "+
-	"point: `1.0`, not `1`.\n\n"+
-	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
+var metricNotes = "\n" + wrapped("The names have the units: bytes, seconds, Unix time in seconds "+
+	"(`_timestamp_seconds`), or what is counted. Labels have closed sets of values: the listeners, the routes, the "+
+	"statuses and the [errors](errors.md).\n\n"+
+	"A server has `plantstore_tls_…` with TLS, `plantstore_acme_…` with `--acme-domain`, `plantstore_oidc_…` with "+
+	"`--oidc-issuer`, `plantstore_webhook_…` with `--webhook-url`, and `plantstore_trace_…` if it exports "+
+	"[traces](traces.md). Only a server on a file has the metrics of the WAL, the checkpoints and the disk, and with "+
+	"`--backup-dir` of the backups. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL "+
+	"sets the maximum.\n\n"+
+	"`address` is the URL of the webhook without its query. "+
+	"`plantstore_credentials_expiring` omits rotated tokens, and tokens for a day or less. "+
+	"`plantstore_http_request_duration_seconds` omits static files and profiles. "+
+	"`plantstore_plants` is read once a minute on PostgreSQL.\n\n"+
+	"A server that exports traces also serves OpenMetrics to a scraper whose header `Accept` asks for it. Then the "+
+	"buckets of `plantstore_http_request_duration_seconds` and `plantstore_commit_duration_seconds` have exemplars with "+
+	"a `trace_id`, and `le` of whole numbers has a decimal point: `1.0`, not `1`.")
 
-// unitOf returns the unit of a metric. Prometheus' names end with it, except the nouns of counts.
-func unitOf(t *testing.T, name string) string {
+// checkUnit checks that the name of a metric has its unit, or the noun of what it counts.
+func checkUnit(t *testing.T, name string) {
 	t.Helper()
 	name = strings.TrimSuffix(name, "_total")
-	for _, unit := range []string{"timestamp_seconds", "seconds", "bytes"} {
-		if strings.HasSuffix(name, "_"+unit) {
-			return strings.ReplaceAll(unit, "timestamp_seconds", "Unix time in seconds")
-		}
+	switch name {
+	case "plantstore_durability_standby", "plantstore_build_info", "plantstore_store_reachable": // 0 or 1
+		return
+	}
+	if strings.HasSuffix(name, "_seconds") || strings.HasSuffix(name, "_bytes") {
+		return
 	}
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
@@ -83,15 +87,10 @@ func unitOf(t *testing.T, name string) string {
 		"spans",
 	} {
 		if strings.Contains(name, "_"+noun) {
-			return noun
+			return
 		}
 	}
-	switch name {
-	case "plantstore_durability_standby", "plantstore_build_info", "plantstore_store_reachable":
-		return "0 or 1"
-	}
 	t.Errorf("%s has no unit in its name", name)
-	return ""
 }
 
 // metricsOf adds the metrics that a server exposes after a request, stops the server, and returns the scrape.
@@ -120,7 +119,8 @@ func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) (scrape s
 					labels = append(labels, label[1])
 				}
 			}
-			exposed[match[1]] = metric{match[1], match[3], strings.Join(labels, ", "), unitOf(t, match[1]), match[2]}
+			exposed[match[1]] = metric{match[1], match[3], strings.Join(labels, ", "), match[2]}
+			checkUnit(t, match[1])
 		}
 	}
 	s.stop(t)
