@@ -72,8 +72,8 @@ func settingPromises(t *testing.T) (promises []string) {
 	return some(t, page, promises)
 }
 
-// commandPromises has the commands in the list of the page, and the flags of each: those of its section and of the
-// sections that it links to, and the settings that it names.
+// commandPromises has the commands in the list of the page, and the flags of each: those of its section, the common
+// flags and settings that it names, and the server flags if it has them.
 func commandPromises(t *testing.T) (promises []string) {
 	t.Helper()
 	const page = "docs/reference/commands.md"
@@ -83,25 +83,23 @@ func commandPromises(t *testing.T) (promises []string) {
 		title, text, _ := strings.Cut(section, "\n")
 		sections[strings.ToLower(strings.ReplaceAll(title, " ", "-"))] = text
 	}
-	link := regexp.MustCompile(`\[([^]]+)\]\(#([a-z-]+)\)`)
-	for _, command := range link.FindAllStringSubmatch(parts[0], -1) {
-		if !strings.Contains(parts[0], "| "+command[0]+" |") {
-			continue
-		}
+	named := regexp.MustCompile(`\]\((?:settings\.md|#common-flags)\): ([^.]*)\.`)
+	list := strings.Join(strings.Fields(parts[0]), " ")
+	for _, command := range regexp.MustCompile(`\[([a-z ]+)\]\(#([a-z-]+)\)`).FindAllStringSubmatch(list, -1) {
 		promises = append(promises, promise("command", command[1]))
 		text := sections[command[2]]
-		for _, shared := range link.FindAllStringSubmatch(text, -1) {
-			text += sections[shared[2]]
+		if strings.Contains(text, "(#server-flags)") {
+			text += sections["server-flags"]
 		}
 		for _, row := range rows(text) {
 			if strings.HasPrefix(row[0], "-") {
 				promises = append(promises, promise("flag", command[1], row[0]))
 			}
 		}
-		_, settings, _ := strings.Cut(text, "[Settings](settings.md): ")
-		settings, _, _ = strings.Cut(settings, ".")
-		for setting := range strings.FieldsFuncSeq(settings, func(r rune) bool { return strings.ContainsRune("`, \n", r) }) {
-			promises = append(promises, promise("flag", command[1], setting))
+		for _, names := range named.FindAllStringSubmatch(text, -1) {
+			for name := range strings.SplitSeq(names[1], ",") {
+				promises = append(promises, promise("flag", command[1], strings.Trim(name, "` \n")))
+			}
 		}
 	}
 	return some(t, page, promises)

@@ -27,7 +27,7 @@ func newAuditList(p *program) *cobra.Command {
 		Use:   "list",
 		Short: "List the entries of the audit log, the newest last",
 		Long: `List the newest entries of the audit log, the newest one last. --json prints every
-entry, one JSON object per line, with its hashes.
+entry with its hashes.
 
 --since is a time, such as 2026-11-22 or 2026-11-22T09:30:00Z, or the time since
 then, such as 2h or 7d. --actor is the name or the id of a token or of a user of

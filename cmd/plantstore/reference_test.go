@@ -266,10 +266,9 @@ func TestReferenceCommands(t *testing.T) {
 	t.Parallel()
 	var page, sections strings.Builder
 	page.WriteString("# Commands\n\n" + wrapped("`--help` prints the description, the examples and every flag of a "+
-		"command. [Settings](settings.md), [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints have "+
-		"pages of their own. "+
+		"command. [Settings](settings.md) and [exit codes](exit-codes.md) have pages of their own. "+
 		generatedBy("the commands in cmd/plantstore")))
-	page.WriteString("\n" + tableHead("command", "purpose"))
+	var links []string
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help" {
@@ -278,8 +277,8 @@ func TestReferenceCommands(t *testing.T) {
 				section = cmd.Parent()
 			}
 			name := strings.TrimPrefix(section.CommandPath(), "plantstore ")
-			page.WriteString(tableRow(fmt.Sprintf("[%s](#%s)", strings.TrimPrefix(cmd.CommandPath(), "plantstore "),
-				strings.ReplaceAll(name, " ", "-")), cmd.Short))
+			links = append(links, fmt.Sprintf("[%s](#%s)", strings.TrimPrefix(cmd.CommandPath(), "plantstore "),
+				strings.ReplaceAll(name, " ", "-")))
 			if section == cmd || cmd == section.Commands()[0] {
 				sections.WriteString(commandSection(name, cmd))
 			}
@@ -289,6 +288,10 @@ func TestReferenceCommands(t *testing.T) {
 		}
 	}
 	visit(newRoot(&program{}))
+	page.WriteString("\n" + wrapped(strings.Join(links, ", ")))
+	sections.WriteString("\n## Common flags\n\n" + tableHead("flag", "purpose") +
+		tableRow("`--json`", "print [JSON](json.md), one object per line") +
+		tableRow("`-q`, `--quiet`", "show no progress; warnings and errors are still shown"))
 	sections.WriteString("\n## Server flags\n\n" + wrapped("With these flags a command works on a "+
 		"[running server](../how-to/administer-a-remote-server.md), without access to its store.") + "\n")
 	sections.WriteString(flagTable(serverFlags()))
@@ -328,19 +331,31 @@ func commandSection(name string, cmd *cobra.Command) string {
 func flagsOf(cmd *cobra.Command) string {
 	settings, server := pflag.NewFlagSet("settings", pflag.ContinueOnError), serverFlags()
 	new(config.Settings).BindServe(settings)
-	own, names, also := pflag.NewFlagSet("own", pflag.ContinueOnError), []string{}, ""
+	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
+	var names, common []string
+	remote := false
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch {
 		case f.Name == "help" || f.Hidden:
 		case settings.Lookup(f.Name) != nil:
 			names = append(names, code("--"+f.Name))
 		case server.Lookup(f.Name) != nil:
-			also = "[Server flags](#server-flags). "
+			remote = true
+		case f.Name == "quiet":
+			common = append(common, code("-q"), code("--quiet"))
+		case f.Name == "json" && !strings.ContainsAny(f.Usage, ",;"):
+			common = append(common, code("--json"))
 		default:
 			own.AddFlag(f)
 		}
 	})
-	out, all := "", 0
+	out, also, all := "", "", 0
+	if len(common) > 0 {
+		also = "[Common flags](#common-flags): " + strings.Join(common, ", ") + ". "
+	}
+	if remote {
+		also += "[Server flags](#server-flags). "
+	}
 	if own.HasFlags() {
 		out = "\n" + flagTable(own)
 	}
