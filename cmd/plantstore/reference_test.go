@@ -99,32 +99,31 @@ func TestReferenceSettings(t *testing.T) {
 	var page, more strings.Builder
 	page.WriteString("# Settings\n\n" + wrapped("The flag `--body-max` is also the variable `"+config.Variable("body-max")+
 		"` and the key `body-max` of the settings file; only `--config` has no key. [Configuration](configuration.md) "+
-		"has the order of precedence. A [reload](configuration.md#reload) changes some of them while the server runs. "+
-		"`go test ./cmd/plantstore -run TestReference -update` writes the tables from internal/config. People write the "+
-		"text about a setting."))
+		"has the order of precedence. A [reload](configuration.md#reload) changes those marked ↻ while the server runs. "+
+		"A size is a number of bytes, or has the unit KiB, MiB or GiB. A time has the units d, h, m, s and ms, such as "+
+		"`1d12h`. `go test ./cmd/plantstore -run TestReference -update` writes the tables; people write the sections."))
 	written, err := settingTexts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range s.Groups() {
-		page.WriteString("\n**" + g.Title + "**\n\n" + tableHead("flag", "default", "unit", "reload", "purpose"))
+		page.WriteString("\n**" + g.Title + "**\n\n" + tableHead("flag", "default", "purpose"))
 		for _, s := range g.Settings {
-			unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
-			if unit == "" {
-				unit = s.Value.Type()
-			}
-			reload := ""
+			f := flags.Lookup(s.Name)
+			unit, usage := pflag.UnquoteUsage(f)
 			if s.Reloadable() {
-				reload = "yes"
+				usage += " ↻"
 			}
-			page.WriteString(tableRow(code("--"+s.Name), code(flags.Lookup(s.Name).DefValue), unit, reload, usage))
+			initial := code(f.DefValue)
+			if unit == "" { // false
+				initial = ""
+			}
+			page.WriteString(tableRow(code(strings.TrimSpace("--"+s.Name+" "+unit)), initial, usage))
 			if text := written[s.Name]; text != "" {
 				more.WriteString("\n## " + s.Name + "\n\n" + wrapped(text))
 			}
 		}
 	}
-	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. "+
-		"A time has the units d, h, m, s and ms, such as `1d12h` or `500ms`."))
 	page.WriteString(more.String())
 	page.WriteString("\n## Other environment variables\n\n" + tableHead("variable", "purpose"))
 	for _, v := range otherVariables {
