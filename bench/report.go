@@ -128,7 +128,6 @@ func (r *results) page(text string) ([]byte, error) {
 		"compared":    r.comparedSections,
 		"burst":       r.burstTable,
 		"growth":      r.growthTable,
-		"limits":      r.limitsTable,
 		"imports":     r.importTable,
 		"constrained": r.constrainedTable,
 		"search":      r.searchTable,

@@ -101,7 +101,7 @@ func TestTargetTable(t *testing.T) {
 
 func TestPageWithoutMeasurements(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int{reportText: 1, tablesText: 10, capacityText: 2} {
+	for text, want := range map[string]int{reportText: 1, tablesText: 9, capacityText: 2} {
 		page, err := collect(nil).page(text)
 		if err != nil {
 			t.Fatal(err)

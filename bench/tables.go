@@ -164,28 +164,6 @@ func (r *results) growthTable() string {
 	return t.String()
 }
 
-// limitsTable has the size of the WAL and the time until the server is ready.
-func (r *results) limitsTable() string {
-	t := &table{}
-	t.row("value", "plants before", "measured")
-	for _, w := range r.phase("wal").valid() {
-		t.row(fmt.Sprintf("largest WAL in %d s with %d connections, %s ids", w.Generator.Micros/1e6, w.Connections, w.Order),
-			whole(float64(w.Before)), fmt.Sprintf("%s MiB at %s requests a second", mebibytes(float64(w.WALPeak)),
-				whole(rate(w))))
-	}
-	byStore := map[int64][]float64{}
-	for _, s := range r.starts {
-		byStore[s.Before] = append(byStore[s.Before], s.Millis)
-	}
-	for _, before := range slices.Sorted(maps.Keys(byStore)) {
-		t.row("time until ready", whole(float64(before)), spreadOf(byStore[before]).text(oneDecimal)+" ms")
-	}
-	if len(t.rows) == 1 {
-		return notMeasured
-	}
-	return t.String()
-}
-
 // importSources are the files that the benchmark imports.
 var importSources = []struct{ name, title string }{
 	{"real", "real plants"},
