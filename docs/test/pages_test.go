@@ -112,6 +112,13 @@ func execute(t *testing.T, program, path, setup string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if check := strings.TrimSuffix(setup, ".sh") + ".check.md"; exists(check) {
+		more, err := os.ReadFile(check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = slices.Concat(text, []byte("\n"), more)
+	}
 	steps, err := parse(string(text))
 	if err != nil {
 		return err
