@@ -84,7 +84,7 @@ func TestPagesListTheAlerts(t *testing.T) {
 // TestRunbooksHaveTheirSections checks the sections, whose order an operator relies on.
 func TestRunbooksHaveTheirSections(t *testing.T) {
 	t.Parallel()
-	want := []string{"For clients", "First look", "Causes", "When to stop", "When it is over"}
+	want := []string{"For clients", "What to do now", "When it is over"}
 	section := regexp.MustCompile(`(?m)^## (.*)$`)
 	for _, page := range files(t, ".md") {
 		if !strings.HasPrefix(page, "docs/runbooks/") {
