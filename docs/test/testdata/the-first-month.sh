@@ -1,2 +1,0 @@
-. ./runbook.sh
-create 1
