@@ -45,7 +45,7 @@ for package in internal/acme internal/console internal/trace site; do
 done
 ! changed '^bench/' || (cd bench && go test -count=1 ./...)
 ! changed '^tools/(release|build|ldflags|manual)' || tools/nightly.sh release
-! changed '^(tools/(packages/|manual)|deploy/(package|systemd)/)' || tools/nightly.sh packages
+! changed '^(tools/(packages/|manual|share)|deploy/(package|systemd)/)' || tools/nightly.sh packages
 ! changed '^(tools/image/|deploy/Containerfile)' || tools/nightly.sh image
 ! changed '^(tools/kube|deploy/(helm|kubernetes|compose))/' || tools/nightly.sh kube
 ! changed '^go\.(mod|sum)$' || tools/vuln.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes the files of a release into dist/release, from the commit that is checked out:
 #
-#   plantstore_VERSION_PLATFORM.tar.gz    the program, manual pages, completions, licences
+#   plantstore_VERSION_PLATFORM.tar.gz    the program, manual pages, completions, licences, rules, dashboard, pages, units
 #   plantstore_VERSION-1_ARCH.deb         plantstore-VERSION-1.ARCH.rpm
 #   FILE.cdx.json                         the components of the program in FILE (CycloneDX)
 #   SHA256SUMS, SHA256SUMS.minisig        the hashes of all others, signed
@@ -44,6 +44,7 @@ tools/manual.sh "$work/man"
 "$work/native/plantstore" completion zsh >"$work/completions/_plantstore"
 "$work/native/plantstore" completion fish >"$work/completions/plantstore.fish"
 "$work/native/plantstore" completion powershell >"$work/completions/plantstore.ps1"
+tools/share.sh "$work/share"
 
 for platform in $platforms; do
 	file=plantstore_${version}_$(echo "$platform" | tr / _).tar.gz
@@ -55,6 +56,8 @@ for platform in $platforms; do
 	cp LICENSE THIRD_PARTY_NOTICES CHANGELOG.md "$tree"
 	cp "$work"/man/* "$tree/man"
 	cp "$work"/completions/* "$tree/completions"
+	cp -R "$work/share" "$tree"
+	cp -R deploy/systemd "$tree/share"
 	"$work/release" archive "$tree" "$at" "plantstore_$version" >"$out/$file"
 	"$work/release" sbom "$tree/plantstore" >"$out/$file.cdx.json"
 done
@@ -65,6 +68,7 @@ for platform in $packages; do
 	mkdir -p "$tree/out"
 	tools/build.sh "$platform" pie "$tree/plantstore"
 	(cd tools/packages && "$work/packages" -version "$version" -time "$at" -completions "$work/completions" -manual "$work/man" \
+		-share "$work/share" \
 		-out "$tree/out" ${MAINTAINER:+-maintainer "$MAINTAINER"} "$tree/plantstore")
 	"$work/release" sbom "$tree/plantstore" >"$tree/cdx.json"
 	for file in "$tree"/out/*; do

@@ -1,7 +1,7 @@
 // Packages writes a Debian package and an RPM package for each program:
 //
 //	packages -version 1.0.0 -time 2026-03-03T12:00:00Z -completions DIRECTORY -manual DIRECTORY \
-//		-out DIRECTORY PROGRAM…
+//		-share DIRECTORY -out DIRECTORY PROGRAM…
 //
 // A PROGRAM is a build for Linux. The packages depend only on the arguments, the files that they name, the repository
 // and the modules in go.mod.
@@ -33,14 +33,15 @@ func run(args []string) error {
 	flags.StringVar(&s.root, "root", "../..", "`directory` of the repository")
 	flags.StringVar(&s.completions, "completions", "", "`directory` with the completions of the shells")
 	flags.StringVar(&s.pages, "manual", "", "`directory` with the manual pages, which tools/manual.sh writes")
+	flags.StringVar(&s.share, "share", "", "`directory` that tools/share.sh has written")
 	flags.StringVar(&s.maintainer, "maintainer", "Plant Store maintainers <maintainers@plantstore.invalid>",
 		"`name` and address of the maintainer of the packages")
 	out := flags.String("out", "", "`directory` of the packages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if s.version == "" || s.completions == "" || s.pages == "" || *out == "" || flags.NArg() == 0 {
-		return errors.New("-version, -completions, -manual, -out and a PROGRAM are required")
+	if s.version == "" || s.completions == "" || s.pages == "" || s.share == "" || *out == "" || flags.NArg() == 0 {
+		return errors.New("-version, -completions, -manual, -share, -out and a PROGRAM are required")
 	}
 	var err error
 	if s.at, err = time.Parse(time.RFC3339, *at); err != nil {

@@ -7,9 +7,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,9 +29,10 @@ var scripts embed.FS
 
 // source has the facts of the packages that do not depend on the program.
 type source struct {
-	version, maintainer      string
-	at                       time.Time // of every file
-	root, completions, pages string    // directories; pages has the manual pages
+	version, maintainer string
+	at                  time.Time // of every file
+	root, completions   string    // directories
+	pages, share        string    // directories of tools/manual.sh and tools/share.sh
 }
 
 // format is one of the two formats, with the conventions of the distributions that use it.
@@ -153,8 +156,11 @@ func (s *source) files(f format, program string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := append(units, append(manual, docs...)...)
-	return append(all,
+	shared, err := s.shared()
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Concat(units, manual, docs, shared),
 		file{to: "/usr/bin/" + name, from: program, mode: 0o755},
 		file{
 			to: "/etc/plantstore/plantstore.yaml", from: filepath.Join(s.root, "deploy", "package", "plantstore.yaml"),
@@ -212,6 +218,27 @@ func (s *source) manual(kind string) ([]file, error) {
 		all = append(all, file{to: to, content: compressed(text), kind: kind, mode: 0o644})
 	}
 	return all, nil
+}
+
+// shared returns the files that tools/share.sh has written, and their directories. They are no documentation for a
+// package manager, which may leave documentation out: the alerts name the runbooks.
+func (s *source) shared() (all []file, err error) {
+	err = filepath.WalkDir(s.share, func(from string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(s.share, from)
+		if err != nil {
+			return err
+		}
+		f := file{to: path.Join("/usr/share", name, filepath.ToSlash(relative)), from: from, mode: 0o644}
+		if entry.IsDir() {
+			f.kind, f.mode = files.TypeDir, 0o755
+		}
+		all = append(all, f)
+		return nil
+	})
+	return all, err
 }
 
 // compressed returns a text as gzip, without a name and a time.

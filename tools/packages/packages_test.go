@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,8 +57,11 @@ func writeFor(t *testing.T, arch, version string) written {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	share := filepath.Join(dir, "share")
+	output(t, "../share.sh", share)
 	if err := run([]string{
-		"-version", version, "-time", when, "-completions", completions, "-manual", pages, "-out", out, program,
+		"-version", version, "-time", when, "-completions", completions, "-manual", pages, "-share", share, "-out", out,
+		program,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,16 +78,22 @@ func one(t *testing.T, pattern string) string {
 	return paths[0]
 }
 
-// output returns the standard output of a program. Without the program it skips the test; under CI=true that is a
-// failure.
-func output(t *testing.T, name string, args ...string) string {
+// need skips the test if err is not nil; under CI=true that is a failure.
+func need(t *testing.T, err error) {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	}
+	if err != nil {
 		t.Skip(err)
 	}
+}
+
+// output returns the standard output of a program that the test needs.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	_, err := exec.LookPath(name)
+	need(t, err)
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "TZ=UTC", "LC_ALL=C", "HOME="+t.TempDir()), &stderr
@@ -94,7 +104,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// common are the files of both packages, without the manual pages. All are owned by root and have the mode 0644.
+// common are the files of both packages, without the manual pages and the documentation. All are owned by root and have
+// the mode 0644.
 var common = []string{
 	"/etc/plantstore/plantstore.yaml",
 	"/usr/bin/plantstore", // 0755
@@ -104,6 +115,9 @@ var common = []string{
 	"/usr/lib/sysusers.d/plantstore.conf",
 	"/usr/share/bash-completion/completions/plantstore",
 	"/usr/share/fish/vendor_completions.d/plantstore.fish",
+	"/usr/share/plantstore/docs/README.md",
+	"/usr/share/plantstore/grafana/plantstore.json",
+	"/usr/share/plantstore/prometheus/plantstore.yml",
 }
 
 func TestDebianPackage(t *testing.T) {
@@ -132,6 +146,33 @@ func TestDebianPackage(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(tree, "usr/lib/systemd/system/plantstore.service"))
 	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/plantstore serve ") {
 		t.Errorf("the service does not run /usr/bin/plantstore: %v\n%s", err, unit)
+	}
+	checkRunbooks(t, tree)
+}
+
+// checkRunbooks checks that the files that the runbooks name are in the tree of a package.
+func checkRunbooks(t *testing.T, tree string) {
+	t.Helper()
+	share := filepath.Join(tree, "usr/share/plantstore")
+	var named []string
+	pages, err := filepath.Glob(filepath.Join(share, "docs/runbooks/*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d runbooks, %v", len(pages), err)
+	}
+	link := regexp.MustCompile(`\]\(([^:)#]+)(#[^)]*)?\)`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+			named = append(named, filepath.Join(filepath.Dir(page), match[1]))
+		}
+	}
+	for _, path := range named {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -163,7 +204,7 @@ func treeFiles(t *testing.T, tree string) (lines []string) {
 	return lines
 }
 
-// checkFiles checks that a package has the common files, the manual pages, these files and no other.
+// checkFiles checks that a package has the common files, the manual pages, the documentation, these files and no other.
 func checkFiles(t *testing.T, got []string, more ...string) {
 	t.Helper()
 	var want []string
@@ -182,6 +223,15 @@ func checkFiles(t *testing.T, got []string, more ...string) {
 		section := strings.TrimPrefix(filepath.Ext(page), ".")
 		want = append(want, "/usr/share/man/man"+section+"/"+filepath.Base(page)+".gz -rw-r--r--")
 	}
+	for _, folder := range []string{"explanation", "how-to", "reference", "runbooks", "tutorial"} {
+		pages, err := filepath.Glob("../../docs/" + folder + "/*.md")
+		if err != nil || len(pages) == 0 {
+			t.Fatalf("%d pages in %s, %v; want some", len(pages), folder, err)
+		}
+		for _, page := range pages {
+			want = append(want, "/usr/share/plantstore/docs/"+folder+"/"+filepath.Base(page)+" -rw-r--r--")
+		}
+	}
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -199,7 +249,8 @@ func TestRPMPackage(t *testing.T) {
 		return output(t, "rpm", append([]string{"--query", "--package", pkg.rpm}, args...)...)
 	}
 	const format = "%{NAME} %{VERSION} %{RELEASE} %{ARCH} %{LICENSE} %{BUILDHOST}\n"
-	if got, want := query("--queryformat", format), "plantstore 1.2.3~dev 1 aarch64 MIT localhost\n"; got != want {
+	const want = "plantstore 1.2.3~dev 1 aarch64 MIT localhost\n"
+	if got := query("--queryformat", format); got != want {
 		t.Errorf("header: got %q, want %q", got, want)
 	}
 	if got := query("--configfiles"); got != "/etc/plantstore/plantstore.yaml\n" {
@@ -208,15 +259,20 @@ func TestRPMPackage(t *testing.T) {
 	if got := query("--requires"); got != "glibc\nsystemd\n" {
 		t.Errorf("requirements: got %q", got)
 	}
-	var files []string
+	var files, directories []string
 	for line := range strings.Lines(query("--queryformat", "[%{FILENAMES} %{FILEMODES:perms} %{FILEUSERNAME}\n]")) {
 		file, owned := strings.CutSuffix(strings.TrimSpace(line), " root")
 		if !owned {
 			t.Errorf("%q does not belong to root", line)
 		}
-		if !strings.Contains(file, " d") {
+		if directory, mode, _ := strings.Cut(file, " "); mode == "drwxr-xr-x" {
+			directories = append(directories, directory)
+		} else {
 			files = append(files, file)
 		}
+	}
+	if !slices.Contains(directories, "/usr/share/plantstore/docs/runbooks") {
+		t.Errorf("the package does not own the directory of the runbooks: %q", directories)
 	}
 	checkFiles(t, files, "/usr/share/doc/plantstore/CHANGELOG.md", "/usr/share/licenses/plantstore/LICENSE",
 		"/usr/share/licenses/plantstore/THIRD_PARTY_NOTICES", "/usr/share/zsh/site-functions/_plantstore")
@@ -271,10 +327,14 @@ func TestArguments(t *testing.T) {
 		args       []string
 	}{
 		{"nothing", "required", nil},
-		{"no time", "-time", []string{"-version", "1", "-completions", dir, "-manual", dir, "-out", dir, other}},
-		{"no manual pages", "required", []string{"-version", "1", "-completions", dir, "-out", dir, "-time", when, other}},
+		{"no time", "-time", []string{
+			"-version", "1", "-completions", dir, "-manual", dir, "-share", dir, "-out", dir, other,
+		}},
+		{"no manual pages", "required", []string{
+			"-version", "1", "-completions", dir, "-share", dir, "-out", dir, "-time", when, other,
+		}},
 		{"no program", "unrecognized file format", []string{
-			"-version", "1", "-completions", dir, "-manual", dir, "-out", dir, "-time", when, other,
+			"-version", "1", "-completions", dir, "-manual", dir, "-share", dir, "-out", dir, "-time", when, other,
 		}},
 	} {
 		if err := run(tt.args); err == nil || !strings.Contains(err.Error(), tt.want) {

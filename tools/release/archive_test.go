@@ -126,6 +126,8 @@ func checkArchive(t *testing.T, path, name string) (built []byte) {
 	for _, file := range []string{
 		"", "plantstore", "LICENSE", "THIRD_PARTY_NOTICES", "CHANGELOG.md", "man/plantstore.1", "man/plantstore.yaml.5",
 		"completions/plantstore.bash", "completions/_plantstore", "completions/plantstore.fish", "completions/plantstore.ps1",
+		"share/docs/runbooks/down.md", "share/grafana/plantstore.json", "share/prometheus/plantstore.yml",
+		"share/systemd/plantstore-admin.socket", "share/systemd/plantstore.service", "share/systemd/plantstore.socket",
 	} {
 		if !got[name+"/"+file] {
 			t.Errorf("the archive has no %s", file)

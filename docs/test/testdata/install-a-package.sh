@@ -15,13 +15,14 @@ touch manual/plantstore.1 manual/plantstore.yaml.5
 "$bin/plantstore" completion zsh > completions/_plantstore
 "$bin/plantstore" completion fish > completions/plantstore.fish
 
+"$repository/tools/share.sh" share
 cp -r "$repository/deploy" "$repository/LICENSE" "$repository/THIRD_PARTY_NOTICES" "$repository/CHANGELOG.md" old
 sed -i '/base-url/d' old/deploy/package/plantstore.yaml
 sed -i 's/^Description=.*/Description=Plant Store 1.0.0/' old/deploy/systemd/plantstore.service
 cp "$bin/plantstore" program
 printf 'another build' >> program
 
-build="$bin/packages -completions completions -manual manual -out /home/reader"
+build="$bin/packages -completions completions -manual manual -share share -out /home/reader"
 $build -root old -version 1.0.0 -time 2026-01-01T00:00:00Z program
 $build -root "$repository" -version 1.1.0 -time 2026-02-01T00:00:00Z "$bin/plantstore"
 rm /usr/local/bin/plantstore # /usr/bin has the program of the package

@@ -6,6 +6,7 @@ cd "$(mktemp -d)"
 mkdir -p tree/man tree/completions
 cp "$bin/plantstore" "$repository/LICENSE" "$repository/THIRD_PARTY_NOTICES" "$repository/CHANGELOG.md" tree
 touch tree/man/plantstore.1 tree/man/plantstore.yaml.5 # tools/manual.sh writes the real ones
+"$repository/tools/share.sh" tree/share
 for shell in bash zsh fish powershell; do
 	"$bin/plantstore" completion "$shell" > "tree/completions/plantstore.$shell"
 done
