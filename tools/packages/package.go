@@ -56,10 +56,13 @@ type file struct {
 func debian() format {
 	return format{
 		packager: deb.Default,
-		// The program needs the loader of the C library. The scripts call systemd-sysusers.
-		depends: []string{"libc6", "systemd | systemd-standalone-sysusers | systemd-sysusers"},
-		zsh:     "/usr/share/zsh/vendor-completions",
-		docs:    (*source).debianDocs,
+		// The program needs the loader of the C library. The scripts call systemd-sysusers and systemd-tmpfiles.
+		depends: []string{
+			"libc6", "systemd | systemd-standalone-sysusers | systemd-sysusers",
+			"systemd | systemd-standalone-tmpfiles | systemd-tmpfiles",
+		},
+		zsh:  "/usr/share/zsh/vendor-completions",
+		docs: (*source).debianDocs,
 		complete: func(info *nfpm.Info, script func(name string) string) {
 			info.Recommends = []string{"ca-certificates"}
 			info.Scripts.PostInstall, info.Scripts.PreRemove = script("deb-postinst"), script("deb-prerm")
@@ -169,6 +172,10 @@ func (s *source) files(f format, program string) ([]file, error) {
 		file{
 			to: "/usr/lib/sysusers.d/plantstore.conf", mode: 0o644,
 			from: filepath.Join(s.root, "deploy", "package", "sysusers.conf"),
+		},
+		file{
+			to: "/usr/lib/tmpfiles.d/plantstore.conf", mode: 0o644,
+			from: filepath.Join(s.root, "deploy", "package", "tmpfiles.conf"),
 		},
 		file{
 			to: "/usr/share/bash-completion/completions/" + name, mode: 0o644,

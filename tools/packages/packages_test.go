@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,7 @@ var common = []string{
 	"/usr/lib/systemd/system/plantstore.service",
 	"/usr/lib/systemd/system/plantstore.socket",
 	"/usr/lib/sysusers.d/plantstore.conf",
+	"/usr/lib/tmpfiles.d/plantstore.conf",
 	"/usr/share/bash-completion/completions/plantstore",
 	"/usr/share/fish/vendor_completions.d/plantstore.fish",
 	"/usr/share/plantstore/docs/README.md",
@@ -128,7 +130,8 @@ func TestDebianPackage(t *testing.T) {
 	}
 	for field, want := range map[string]string{
 		"Package": "plantstore", "Version": "1.2.3~dev-1", "Architecture": "amd64", "Recommends": "ca-certificates",
-		"Depends":    "libc6, systemd | systemd-standalone-sysusers | systemd-sysusers",
+		"Depends": "libc6, systemd | systemd-standalone-sysusers | systemd-sysusers, " +
+			"systemd | systemd-standalone-tmpfiles | systemd-tmpfiles",
 		"Maintainer": "Plant Store maintainers <maintainers@plantstore.invalid>",
 	} {
 		if got := strings.TrimSpace(output(t, "dpkg-deb", "--field", pkg.deb, field)); got != want {
@@ -173,6 +176,43 @@ func checkRunbooks(t *testing.T, tree string) {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// installScript installs a package into a copy of this machine without systemd, prints the state of the directory of
+// the store, and purges the package: sh -c SCRIPT sh DIRECTORY PACKAGE PROC. PROC is proc if the copy has /proc.
+const installScript = `set -eu
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" overlay "$1/root"
+mount -t tmpfs tmpfs "$1/root/run"
+mount --bind /dev "$1/root/dev"
+[ "$3" != proc ] || mount -t proc proc "$1/root/proc"
+cp "$2" "$1/root/run/plantstore.deb"
+exec chroot "$1/root" sh -euc '
+	rm -rf /var/lib/plantstore
+	dpkg --force-depends --no-triggers --install /run/plantstore.deb >&2
+	stat --format "%A %U:%G" /var/lib/plantstore
+	dpkg --no-triggers --purge plantstore >&2
+	[ -e /var/lib/plantstore ] || echo removed'`
+
+// An installation in a chroot, in which no systemd runs, makes the user and the directory of the store. A purge removes
+// the empty directory.
+func TestInstallationInChroot(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		need(t, errors.New("only root can install a package"))
+	}
+	pkg := writeFor(t, runtime.GOARCH, "1.2.3")
+	for _, proc := range []string{"proc", "no-proc"} {
+		t.Run(proc, func(t *testing.T) {
+			t.Parallel()
+			got := output(t, "unshare", "--mount", "sh", "-c", installScript, "sh", t.TempDir(), pkg.deb, proc)
+			if want := "drwx------ plantstore:plantstore\nremoved\n"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }
 
