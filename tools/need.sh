@@ -27,7 +27,7 @@ group() {
 		;;
 	site) packages='hugo curl' purpose='the documentation as static pages' ;;
 	release) packages=minisign purpose='the test of signed releases' ;;
-	packages) packages='lintian mount rpm systemd util-linux' purpose='the tests of the Debian and RPM packages' ;;
+	packages) packages='cpio lintian mount rpm rpmlint systemd util-linux' purpose='the tests of the Debian and RPM packages' ;;
 	image) packages='crun skopeo iproute2' purpose='the tests of the container image' ;;
 	kube) packages='crun iproute2 openssl postgresql prometheus' purpose='the tests of the files for Kubernetes and compose' ;;
 	bench) packages='wrk sqlite3 postgresql' purpose='the benchmark' ;;

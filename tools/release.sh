@@ -8,7 +8,8 @@
 #
 # RELEASE_KEY names a secret key of minisign(1), which requests its password from the terminal or from standard input. Without
 # RELEASE_KEY nothing is signed. PLATFORMS and PACKAGES select platforms of archives and of packages. MAINTAINER is the name and
-# the address in the packages. The files depend only on the commit, MAINTAINER and the version of Go.
+# the address in the packages, HOMEPAGE the URL of the project. The files depend only on the commit, MAINTAINER, HOMEPAGE and the
+# version of Go.
 set -eu
 umask 022
 export LC_ALL=C # the order of the files in SHA256SUMS
@@ -68,8 +69,8 @@ for platform in $packages; do
 	mkdir -p "$tree/out"
 	tools/build.sh "$platform" pie "$tree/plantstore"
 	(cd tools/packages && "$work/packages" -version "$version" -time "$at" -completions "$work/completions" -manual "$work/man" \
-		-share "$work/share" \
-		-out "$tree/out" ${MAINTAINER:+-maintainer "$MAINTAINER"} "$tree/plantstore")
+		-share "$work/share" -out "$tree/out" ${MAINTAINER:+-maintainer "$MAINTAINER"} ${HOMEPAGE:+-homepage "$HOMEPAGE"} \
+		"$tree/plantstore")
 	"$work/release" sbom "$tree/plantstore" >"$tree/cdx.json"
 	for file in "$tree"/out/*; do
 		mv "$file" "$out"

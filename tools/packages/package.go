@@ -29,20 +29,21 @@ var scripts embed.FS
 
 // source has the facts of the packages that do not depend on the program.
 type source struct {
-	version, maintainer string
-	at                  time.Time // of every file
-	root, completions   string    // directories
-	pages, share        string    // directories of tools/manual.sh and tools/share.sh
+	version, maintainer, homepage string
+	at                            time.Time // of every file
+	root, completions             string    // directories
+	pages, share                  string    // directories of tools/manual.sh and tools/share.sh
 }
 
 // format is one of the two formats, with the conventions of the distributions that use it.
 type format struct {
-	packager nfpm.Packager
-	depends  []string
-	zsh      string // directory of zsh's completions
-	manual   string // kind of the manual pages
-	docs     func(s *source) ([]file, error)
-	complete func(info *nfpm.Info, script func(name string) string)
+	packager  nfpm.Packager
+	depends   []string
+	zsh       string // directory of zsh's completions
+	manual    string // kind of the manual pages
+	docs      func(s *source) ([]file, error)
+	changelog func(s *source) string // for nfpm; nil: docs has it
+	complete  func(info *nfpm.Info, script func(name string) string)
 }
 
 // file is a file of a package, with its content here or in a file of the repository.
@@ -73,15 +74,16 @@ func debian() format {
 
 func fedora() format {
 	return format{
-		packager: rpm.DefaultRPM,
-		depends:  []string{"glibc", "systemd"},
-		zsh:      "/usr/share/zsh/site-functions",
-		manual:   files.TypeRPMDoc,
-		docs:     (*source).fedoraDocs,
+		packager:  rpm.DefaultRPM,
+		depends:   []string{"glibc", "systemd"},
+		zsh:       "/usr/share/zsh/site-functions",
+		manual:    files.TypeRPMDoc,
+		docs:      (*source).fedoraDocs,
+		changelog: (*source).fedoraChangelog,
 		complete: func(info *nfpm.Info, script func(name string) string) {
 			info.RPM.BuildHost = "localhost" // the default is the name of this machine
 			info.RPM.Summary = "HTTP service that stores plants"
-			info.RPM.Group = "Unspecified"
+			info.RPM.Group = "System Environment/Daemons"
 			info.License = "MIT" // Debian has the licence in a file
 			info.Scripts.PostInstall, info.Scripts.PreRemove = script("rpm-post"), script("rpm-preun")
 			info.Scripts.PostRemove = script("rpm-postun")
@@ -97,7 +99,7 @@ func (s *source) info(f format, program, work string) (*nfpm.Info, error) {
 	}
 	info := &nfpm.Info{
 		Name: name, Arch: arch, Platform: "linux", Version: s.version, Release: "1", Section: "net", Priority: "optional",
-		Maintainer: s.maintainer, MTime: s.at, DisableGlobbing: true,
+		Maintainer: s.maintainer, Homepage: s.homepage, MTime: s.at, DisableGlobbing: true,
 		Description: "HTTP service that stores plants\n" +
 			"Plant Store stores plants in one file or in PostgreSQL. Clients create plants\n" +
 			"over HTTP with a bearer token; a response means that the plant is on stable\nstorage.",
@@ -120,11 +122,17 @@ func (s *source) info(f format, program, work string) (*nfpm.Info, error) {
 		})
 	}
 	var failed error
-	f.complete(info, func(name string) string {
-		text, err := scripts.ReadFile("scripts/" + name)
+	write := func(name string, text []byte, err error) string {
 		path := filepath.Join(work, name)
 		failed = errors.Join(failed, err, os.WriteFile(path, text, 0o600))
 		return path
+	}
+	if f.changelog != nil {
+		info.Changelog = write("changelog.yaml", []byte(f.changelog(s)), nil)
+	}
+	f.complete(info, func(name string) string {
+		text, err := scripts.ReadFile("scripts/" + name)
+		return write(name, text, err)
 	})
 	return nfpm.WithDefaults(info), failed
 }
@@ -272,8 +280,8 @@ func (s *source) debianDocs() ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry := fmt.Sprintf("%s (%s-1) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n",
-		name, strings.Replace(s.version, "-", "~", 1), s.maintainer, s.at.UTC().Format(time.RFC1123Z))
+	entry := fmt.Sprintf("%s (%s) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n",
+		name, s.packageVersion(), s.maintainer, s.at.UTC().Format(time.RFC1123Z))
 	return []file{
 		{to: dir + "copyright", content: append(licence, "\nTHIRD_PARTY_NOTICES.gz has the licences of the software in the "+
 			"program.\n"...), mode: 0o644},
@@ -285,6 +293,17 @@ func (s *source) debianDocs() ([]file, error) {
 		},
 		{to: dir + "changelog.Debian.gz", content: compressed([]byte(entry)), mode: 0o644},
 	}, nil
+}
+
+// packageVersion returns the version of the packages: 1.0.0-dev is older than 1.0.0.
+func (s *source) packageVersion() string {
+	return strings.Replace(s.version, "-", "~", 1) + "-1"
+}
+
+// fedoraChangelog returns the changelog of the header in the form that nfpm reads.
+func (s *source) fedoraChangelog() string {
+	return fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes: [{note: See CHANGELOG.md.}]\n",
+		s.packageVersion(), s.at.UTC().Format(time.RFC3339), s.maintainer)
 }
 
 func (s *source) fedoraDocs() ([]file, error) {

@@ -62,7 +62,7 @@ func writeFor(t *testing.T, arch, version string) written {
 	output(t, "../share.sh", share)
 	if err := run([]string{
 		"-version", version, "-time", when, "-completions", completions, "-manual", pages, "-share", share, "-out", out,
-		program,
+		"-homepage", "https://plants.example", program,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +132,7 @@ func TestDebianPackage(t *testing.T) {
 		"Package": "plantstore", "Version": "1.2.3~dev-1", "Architecture": "amd64", "Recommends": "ca-certificates",
 		"Depends": "libc6, systemd | systemd-standalone-sysusers | systemd-sysusers, " +
 			"systemd | systemd-standalone-tmpfiles | systemd-tmpfiles",
+		"Homepage":   "https://plants.example",
 		"Maintainer": "Plant Store maintainers <maintainers@plantstore.invalid>",
 	} {
 		if got := strings.TrimSpace(output(t, "dpkg-deb", "--field", pkg.deb, field)); got != want {
@@ -225,6 +226,26 @@ func TestLintian(t *testing.T) {
 	}
 }
 
+// rpmlint knows the policy of Fedora. The payload has absolute names, which cpio would write over the files of this
+// machine.
+func TestRpmlint(t *testing.T) {
+	t.Parallel()
+	_, err := exec.LookPath("rpmlint")
+	need(t, err)
+	cpio, err := exec.LookPath("cpio")
+	need(t, err)
+	pkg, bin := writeFor(t, "amd64", "1.2.3-dev"), t.TempDir()
+	script := "#!/bin/sh\nexec " + cpio + " --no-absolute-filenames \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "cpio"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := output(t, "env", "PATH="+bin+":"+os.Getenv("PATH"), "rpmlint", "--config", "../../deploy/package/rpmlint.toml",
+		pkg.rpm)
+	if !strings.Contains(out, " 0 errors, 0 warnings") {
+		t.Error(out)
+	}
+}
+
 // treeFiles returns the files of a directory as "PATH MODE".
 func treeFiles(t *testing.T, tree string) (lines []string) {
 	t.Helper()
@@ -288,8 +309,8 @@ func TestRPMPackage(t *testing.T) {
 	query := func(args ...string) string {
 		return output(t, "rpm", append([]string{"--query", "--package", pkg.rpm}, args...)...)
 	}
-	const format = "%{NAME} %{VERSION} %{RELEASE} %{ARCH} %{LICENSE} %{BUILDHOST}\n"
-	const want = "plantstore 1.2.3~dev 1 aarch64 MIT localhost\n"
+	const format = "%{NAME} %{VERSION} %{RELEASE} %{ARCH} %{LICENSE} %{BUILDHOST} %{URL}\n"
+	const want = "plantstore 1.2.3~dev 1 aarch64 MIT localhost https://plants.example\n"
 	if got := query("--queryformat", format); got != want {
 		t.Errorf("header: got %q, want %q", got, want)
 	}
@@ -313,6 +334,9 @@ func TestRPMPackage(t *testing.T) {
 	}
 	if !slices.Contains(directories, "/usr/share/plantstore/docs/runbooks") {
 		t.Errorf("the package does not own the directory of the runbooks: %q", directories)
+	}
+	if got := query("--changelog"); !strings.Contains(got, "> - 1.2.3~dev-1\n- See CHANGELOG.md.\n") {
+		t.Errorf("changelog: got %q", got)
 	}
 	checkFiles(t, files, "/usr/share/doc/plantstore/CHANGELOG.md", "/usr/share/licenses/plantstore/LICENSE",
 		"/usr/share/licenses/plantstore/THIRD_PARTY_NOTICES", "/usr/share/zsh/site-functions/_plantstore")
