@@ -2,11 +2,13 @@ package plantstore_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,8 +16,19 @@ import (
 // alertRule is an alert of deploy/prometheus/plantstore.yml.
 type alertRule struct {
 	Alert       string
+	For         time.Duration
 	Labels      map[string]string
 	Annotations map[string]string
+}
+
+// runbook returns the page of an alert. A package installs the pages below the directory that the URL names.
+func (a *alertRule) runbook(t *testing.T) string {
+	t.Helper()
+	page, ok := strings.CutPrefix(a.Annotations["runbook_url"], "file:///usr/share/plantstore/")
+	if !ok {
+		t.Errorf("the runbook_url of %s is %q, want a file of the package", a.Alert, a.Annotations["runbook_url"])
+	}
+	return page
 }
 
 func alertRules(t *testing.T) (alerts []alertRule) {
@@ -37,19 +50,41 @@ func alertRules(t *testing.T) (alerts []alertRule) {
 	return alerts
 }
 
-// TestAlertsHaveRunbooks checks that each alert has a severity, a summary with the measured value, and a runbook, whose
-// title is the name of the alert, and that each runbook has an alert.
+// TestAlertTexts checks that each alert has a severity, and tells an operator the measured value, since when, and what
+// clients notice.
+func TestAlertTexts(t *testing.T) {
+	t.Parallel()
+	clients := regexp.MustCompile(`\b([Cc]lients|every client)\b`)
+	period := regexp.MustCompile(`in the last (\d+ minutes|hour|\d+ hours|day|\d+ days)`)
+	for _, rule := range alertRules(t) {
+		summary, description := rule.Annotations["summary"], rule.Annotations["description"]
+		if severity := rule.Labels["severity"]; severity != "page" && severity != "ticket" {
+			t.Errorf("%s has severity %q, want page or ticket", rule.Alert, severity)
+		}
+		if !strings.Contains(summary, "$value") || strings.HasSuffix(summary, ".") {
+			t.Errorf("the summary of %s has no $value, or ends with a period: %s", rule.Alert, summary)
+		}
+		since := period.MatchString(summary)
+		if rule.For > 0 {
+			since = strings.Contains(summary+description, fmt.Sprintf("at least %.0f minutes", rule.For.Minutes()))
+		}
+		timed := strings.Contains(summary, "humanizeDuration") || strings.Contains(summary, "within 7 days")
+		if !since && !timed {
+			t.Errorf("%s does not say since when: %s. %s", rule.Alert, summary, description)
+		}
+		if !clients.MatchString(description) {
+			t.Errorf("the description of %s does not say what clients notice: %s", rule.Alert, description)
+		}
+	}
+}
+
+// TestAlertsHaveRunbooks checks that the title of each alert's runbook is the name of the alert, and that each runbook
+// has an alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{}
 	for _, rule := range alertRules(t) {
-		summary, runbook := rule.Annotations["summary"], rule.Annotations["runbook"]
-		if severity := rule.Labels["severity"]; severity != "page" && severity != "ticket" {
-			t.Errorf("%s has severity %q, want page or ticket", rule.Alert, severity)
-		}
-		if !strings.Contains(summary, "$value") {
-			t.Errorf("the summary of %s has no $value: %s", rule.Alert, summary)
-		}
+		runbook := rule.runbook(t)
 		if title, _, _ := strings.Cut(read(t, runbook), "\n"); title != "# "+rule.Alert {
 			t.Errorf("the first line of %s is %q, want %q", runbook, title, "# "+rule.Alert)
 		}
@@ -79,7 +114,7 @@ func TestIndexHasTheAlerts(t *testing.T) {
 		if canPage[rule.Alert] {
 			list = pages
 		}
-		item := "\n- [" + rule.Alert + "](" + strings.TrimPrefix(rule.Annotations["runbook"], "docs/") + "): "
+		item := "\n- [" + rule.Alert + "](" + strings.TrimPrefix(rule.runbook(t), "docs/") + "): "
 		if !strings.Contains(list, item) {
 			t.Errorf("docs/README.md has no item %q at its place", item)
 		}

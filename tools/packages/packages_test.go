@@ -154,14 +154,21 @@ func TestDebianPackage(t *testing.T) {
 	checkRunbooks(t, tree)
 }
 
-// checkRunbooks checks that the files that the runbooks name are in the tree of a package.
+// checkRunbooks checks that the files that the alerts and the runbooks name are in the tree of a package.
 func checkRunbooks(t *testing.T, tree string) {
 	t.Helper()
 	share := filepath.Join(tree, "usr/share/plantstore")
+	rules, err := os.ReadFile(filepath.Join(share, "prometheus/plantstore.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var named []string
+	for _, match := range regexp.MustCompile(`runbook_url: file://(\S+)`).FindAllStringSubmatch(string(rules), -1) {
+		named = append(named, filepath.Join(tree, match[1]))
+	}
 	pages, err := filepath.Glob(filepath.Join(share, "docs/runbooks/*.md"))
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("%d runbooks, %v", len(pages), err)
+	if err != nil || len(named) < len(pages) || len(pages) == 0 {
+		t.Fatalf("%d alerts, %d runbooks, %v", len(named), len(pages), err)
 	}
 	link := regexp.MustCompile(`\]\(([^:)#]+)(#[^)]*)?\)`)
 	for _, page := range pages {
