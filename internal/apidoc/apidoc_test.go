@@ -1,6 +1,7 @@
 package apidoc_test
 
 import (
+	"html/template"
 	"regexp"
 	"strings"
 	"testing"
@@ -112,6 +113,25 @@ func TestFaultySources(t *testing.T) {
 	} {
 		if _, err := apidoc.New([]byte(text), nil, nil); err == nil {
 			t.Errorf("%s: got no error", name)
+		}
+	}
+}
+
+// TestBreaks shows where a line of a long text may end.
+func TestBreaks(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]template.HTML{
+		"":                                 "",
+		"Rosa canina L.":                   "Rosa canina L.",
+		"https://shop.example/events?a=<b": "https://<wbr>shop.<wbr>example/<wbr>events?<wbr>a=&lt;b",
+		"north_wing-2":                     "north_<wbr>wing-<wbr>2",
+		"127.0.0.1:8081":                   "127.0.0.1:8081",
+		"0123456789abcdef0123456789abcdef": "0123456789abcdef<wbr>0123456789abcdef",
+		"0123456789abcde\u0301\u0301f":     "0123456789abcde\u0301\u0301<wbr>f",
+		"a word, and another":              "a word, and another",
+	} {
+		if got := apidoc.Breaks(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 }

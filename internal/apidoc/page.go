@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -28,10 +29,33 @@ var (
 
 var (
 	documentTemplate = template.Must(template.New("document").Funcs(template.FuncMap{
-		"lower": strings.ToLower, "kind": statusKind, "component": path.Base, // the last segment of a $ref
+		"breaks": Breaks, "lower": strings.ToLower, "kind": statusKind, "component": path.Base, // the last segment of a $ref
 	}).Parse(documentText))
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
+
+// Breaks returns the HTML of a text with the places where a line of it may end: after punctuation, and in long runs
+// without any. The element around it has the class breaks.
+func Breaks(text string) template.HTML {
+	const runMin, runMax = 3, 16 // characters between two places
+	const punctuation = "/.:,;?&=-_@+#%"
+	var out strings.Builder
+	run, last := 0, ' '
+	for _, r := range text {
+		inNumber := unicode.IsDigit(r) && strings.ContainsRune(".,:", last)
+		after := strings.ContainsRune(punctuation, last) && !strings.ContainsRune(punctuation, r) && !inNumber
+		if (after && run >= runMin || run >= runMax) && !unicode.IsMark(r) && !unicode.IsSpace(r) {
+			out.WriteString("<wbr>")
+			run = 0
+		}
+		out.WriteString(template.HTMLEscapeString(string(r)))
+		run, last = run+1, r
+		if unicode.IsSpace(r) {
+			run = 0
+		}
+	}
+	return template.HTML(out.String())
+}
 
 // statusKind returns the class of the mark of a status.
 func statusKind(status string) string {

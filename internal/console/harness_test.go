@@ -202,7 +202,7 @@ type response struct {
 	*http.Response
 
 	status int
-	body   string
+	body   string // without the places where a line may end
 }
 
 func (c *client) do(method, target string, form url.Values) response {
@@ -241,7 +241,7 @@ func (c *client) do(method, target string, form url.Values) response {
 			c.cookie = ""
 		}
 	}
-	return response{res, res.StatusCode, string(text)}
+	return response{res, res.StatusCode, strings.ReplaceAll(string(text), "<wbr>", "")}
 }
 
 func (c *client) get(target string) response { return c.do(http.MethodGet, target, nil) }

@@ -82,6 +82,7 @@ var functions = template.FuncMap{
 		const layout = `<time datetime="` + time.RFC3339Nano + `"><span>2006-01-02</span> <span>15:04:05 UTC</span></time>`
 		return template.HTML(t.UTC().Format(layout))
 	},
+	"breaks": apidoc.Breaks,
 	"icon":   icon,
 	"bytes":  func(n int64) string { return formatBytes(float64(n)) },
 	"count":  func(n int64) string { return formatCount(float64(n)) },

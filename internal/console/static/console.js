@@ -2,6 +2,7 @@
 // hits of a search while they arrive, and copies secrets. It creates elements and sets texts; it never parses HTML.
 
 import { found, lost, proceed, signInAgain } from "./connection.js";
+import { breakable } from "./breaks.js";
 
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const second = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
@@ -99,7 +100,6 @@ async function keepCurrent(section) {
 }
 
 localTimes(document);
-document.querySelector(".bar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a narrow screen
 document.querySelectorAll(".chart").forEach(watchPointer);
 const live = document.querySelector("[data-live]");
 if (live) keepCurrent(live);
@@ -128,6 +128,7 @@ function plantRow(hit) {
     const mark = document.createElement("a");
     mark.className = "tag";
     mark.dir = "auto";
+    mark.title = hit.tag;
     mark.href = "/plants?tag=" + encodeURIComponent(hit.tag);
     mark.textContent = hit.tag || "(empty)";
     tag.append(mark);
@@ -138,8 +139,8 @@ function plantRow(hit) {
   at.append(time);
   const by = cell();
   const who = document.createElement(hit.created_by ? "bdi" : "span");
-  if (!hit.created_by) who.className = "help";
-  who.textContent = hit.created_by || "import";
+  who.className = hit.created_by ? "breaks" : "help";
+  who.append(...breakable(hit.created_by || "(the operator)"));
   by.append(who);
   row.append(id, name, tag, at, by);
   localTimes(row);

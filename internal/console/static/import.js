@@ -1,6 +1,8 @@
 // The import works without this file: the form sends the file, and the page of an import shows its result. This module
 // accepts a dropped file and shows the progress. It sets texts; it never parses HTML.
 
+import { breakable } from "./breaks.js";
+
 const number = new Intl.NumberFormat();
 const size = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const pollEvery = 500; // ms
@@ -25,12 +27,13 @@ function rejectRow(reject) {
   line.dataset.label = "Line";
   line.textContent = reject.line;
   const reason = row.insertCell();
+  reason.className = "breaks";
   reason.dir = "auto";
-  reason.textContent = reject.reason;
+  reason.append(...breakable(reject.reason));
   const text = row.insertCell();
-  text.className = "mono";
+  text.className = "mono breaks";
   text.dir = "auto";
-  text.textContent = reject.text || "";
+  text.append(...breakable(reject.text || ""));
   return row;
 }
 
@@ -109,7 +112,8 @@ function runImports(form) {
     show(section, { created: 0, existing: 0, conflicting: 0, invalid: 0 });
     const title = section.querySelector("[data-title]");
     const name = document.createElement("bdi");
-    name.textContent = file.name;
+    name.className = "breaks";
+    name.append(...breakable(file.name));
     title.replaceChildren("Import of ", name);
     title.focus();
     cancel.querySelector("button").disabled = false;
