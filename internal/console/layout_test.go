@@ -191,3 +191,26 @@ func (b *browser) checkLayout(page, check string) {
 		}
 	}
 }
+
+// TestMenuInBrowser opens the pages on a phone with the keyboard.
+func TestMenuInBrowser(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	b := startBrowser(t, h)
+	b.do(chromedp.EmulateViewport(360, 740))
+	b.signIn()
+	if evaluate[bool](b, `document.querySelector(".bar nav").checkVisibility()`) {
+		t.Error("the pages are visible without the menu")
+	}
+	b.do(chromedp.Focus(chromedp.CSS(".menu summary")), chromedp.KeyEvent("\r"))
+	b.await(`document.querySelector(".menu").open`)
+	for _, p := range evaluate[[]string](b, `[...document.querySelectorAll(".bar nav a")].filter(a => {
+		const box = a.getBoundingClientRect();
+		return !a.checkVisibility() || box.bottom > innerHeight || box.right > innerWidth;
+	}).map(a => a.href)`) {
+		t.Errorf("%s is not visible in the menu", p)
+	}
+	b.do(chromedp.Focus(chromedp.CSS(`.bar nav a[href="/webhooks"]`)), chromedp.KeyEvent("\r"))
+	b.await(`location.pathname === "/webhooks"`)
+	b.check("menu")
+}
