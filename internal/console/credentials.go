@@ -47,14 +47,17 @@ var lifetimes = []lifetime{
 
 // overlaps are the times for which a rotated token stays valid.
 var overlaps = []lifetime{
-	{"0", "End it at once", 0}, {"1h", "1 hour", time.Hour}, {"1d", "1 day", day}, {"7d", "7 days", 7 * day},
+	{"0", "ends at once", 0},
+	{"1h", "stays valid for 1 hour", time.Hour},
+	{"1d", "stays valid for 1 day", day},
+	{"7d", "stays valid for 7 days", 7 * day},
 }
 
 // chosen returns the time of a choice.
 func chosen(list []lifetime, value string) (time.Duration, error) {
 	i := slices.IndexFunc(list, func(l lifetime) bool { return l.Value == value })
 	if i < 0 {
-		return 0, plant.InvalidInput("choose one of the times of the form")
+		return 0, plant.InvalidInput("choose one of the times in the form")
 	}
 	return list[i].time, nil
 }
@@ -82,7 +85,7 @@ func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, stat
 func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
 	scopes, err := auth.ParseScopes(strings.Join(form.Values["scope"], " "))
 	if err != nil {
-		return plant.InvalidInput("choose one or more of the scopes of the form")
+		return plant.InvalidInput("choose one or more scopes in the form")
 	}
 	n := admin.NewToken{Name: form.Get("name"), Scopes: scopes}
 	n.Lifetime, err = chosen(lifetimes, form.Get("lifetime"))

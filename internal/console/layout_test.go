@@ -112,7 +112,7 @@ func (b *browser) fullPages() (pages []fullPage) {
 		fullPage{path: "/plants/9223372036854775807"},
 		fullPage{"/plants", func() {
 			b.do(chromedp.SendKeys(chromedp.CSS("#name"), "tray"))
-			b.await(`/hits|found;/.test(document.querySelector("[data-progress]").textContent)`)
+			b.await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
 		}},
 		fullPage{"/plants/new", func() {
 			b.do(chromedp.SendKeys(chromedp.CSS("#id"), "x"), chromedp.Click(chromedp.CSS("main button")))

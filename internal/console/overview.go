@@ -75,25 +75,28 @@ func (c *Console) overview(r *http.Request) overview {
 	return o
 }
 
-const latencyName = "Create latency" // of its tile and its chart
+const (
+	latencyName = "Create latency" // of its tile and its chart
+	errorsName  = "Errors per second"
+)
 
 func charts(samples []sample, now time.Time, span time.Duration) []chart {
 	return []chart{
-		newChart("creates", "Plants created a second", samples, now, span, formatRate,
+		newChart("creates", "Plants created per second", samples, now, span, formatRate,
 			series{"created", func(s sample) float64 { return s.creates }}),
 		newChart("latency", latencyName, samples, now, span, formatSeconds,
 			series{"p99", func(s sample) float64 { return s.p99 }},
 			series{"p50", func(s sample) float64 { return s.p50 }}),
-		newChart("errors", "Errors a second", samples, now, span, formatRate,
+		newChart("errors", errorsName, samples, now, span, formatRate,
 			series{"server errors", func(s sample) float64 { return s.serverErrors }},
 			series{"client errors", func(s sample) float64 { return s.clientErrors }}),
 		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
-			series{"plants in the queue", func(s sample) float64 { return s.queued }}),
+			series{"queued plants", func(s sample) float64 { return s.queued }}),
 		newChart("size", "Size on disk", samples, now, span, formatBytes,
 			series{"store", func(s sample) float64 { return s.store }},
 			series{"write-ahead log", func(s sample) float64 { return s.wal }}),
-		newChart("plants", "Stored plants", samples, now, span, formatCount,
+		newChart("plants", "Plants stored", samples, now, span, formatCount,
 			series{"plants", func(s sample) float64 { return s.plants }}),
 	}
 }
@@ -107,9 +110,9 @@ func (c *Console) tiles(o overview) []tile {
 	latency, errors := lines["latency"], lines["errors"]
 	tiles := []tile{
 		{"plants", "Plants stored", orDash(orNaN(o.Plants), formatCount), ""},
-		{"creates", "Created a second", lines["creates"][0].Now, ""},
-		{"latency", latencyName, latency[0].Now, "p99; p50 " + latency[1].Now},
-		{"errors", "Errors a second", errors[0].Now, "server errors; client errors " + errors[1].Now},
+		{"creates", "Created per second", lines["creates"][0].Now, ""},
+		{"latency", latencyName, latency[0].Now, "p99 · p50 " + latency[1].Now},
+		{"errors", "Server errors per second", errors[0].Now, "client errors " + errors[1].Now},
 		{"connections", "Open connections", formatCount(float64(o.Connections["public"])), "of the public listener"},
 	}
 	if o.StoreBytes != nil {
@@ -140,7 +143,7 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	add := func(text, advice string, object link) { list = append(list, warning{text, advice, object}) }
 	theStore := settingLink("db")
 	if !s.Ready {
-		add("The store accepts no plant: "+s.Reason+".", "Read the log of the server.", theStore)
+		add("The store accepts no plants: "+s.Reason+".", "Read the server's log.", theStore)
 	}
 	addFailures(c.samples.since(c.now().Add(-recently)), add)
 	for _, text := range s.Warnings {
@@ -148,22 +151,25 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	}
 	size, free := orNaN(s.StoreBytes), orNaN(s.DiskFreeBytes)
 	if free < max(1<<30, size*freeFactorMin) {
-		add("The disk of the store has only "+formatBytes(free)+" free.",
+		add("The store's disk has only "+formatBytes(free)+" free.",
 			"Free space, or move the store to a larger disk.", theStore)
 	}
 	if orNaN(s.WALBytes) > orNaN(s.WALMaxBytes) {
 		add("The write-ahead log is larger than its limit: a reader blocks its checkpoint.",
-			"End a backup, a verification or a program that has the file open for long.", theStore)
+			"Stop any long backup or verification, and any other program that keeps the file open.", theStore)
 	}
 	c.addBackups(s, add)
 	c.addWebhooks(add)
 	if n := s.CredentialsExpiring; n > 0 {
-		add("Credentials that expire within 7 days: "+formatCount(float64(n))+".", "Rotate them.",
-			link{"Credentials", "/credentials"})
+		text, advice := formatCount(float64(n))+" credentials expire within 7 days.", "Rotate them."
+		if n == 1 {
+			text, advice = "A credential expires within 7 days.", "Rotate it."
+		}
+		add(text, advice, link{"Credentials", "/credentials"})
 	}
 	if c.Open {
 		add("The admin listener requires no credential (--admin-open).",
-			"Every user and every program of this machine can read the plants. Remove the setting.", settingLink("admin-open"))
+			"Every user and program on this machine can read the plants. Remove the setting.", settingLink("admin-open"))
 	}
 	return list
 }
@@ -184,11 +190,11 @@ func addFailures(samples []sample, add func(text, advice string, object link)) {
 		}
 	}
 	if commits {
-		add("Commits of the store failed within the last 15 minutes.",
-			"The log of the server has the cause.", settingLink("db"))
+		add("Commits failed in the last 15 minutes.",
+			"The server's log has the cause.", settingLink("db"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(errors)) {
-		add("Requests received the error "+name+" within the last 15 minutes.", "", link{"Errors a second", "#chart-errors"})
+		add("Requests failed with "+name+" in the last 15 minutes.", "", link{errorsName, "#chart-errors"})
 	}
 }
 
@@ -218,9 +224,10 @@ func (c *Console) addWebhooks(add func(text, advice string, object link)) {
 		object := link{"Webhook " + s.Address, "/webhooks#webhook-" + strconv.FormatInt(id, 10)}
 		switch {
 		case s.Gone:
-			add("A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object)
+			add("A receiver returned 410 Gone, so the server sends it no more events.",
+				"Correct its address, or restart the server to try again.", object)
 		case s.Failures > 0:
-			add("Deliveries to a receiver fail: "+s.Reason+".", "", object)
+			add("Deliveries to a receiver are failing: "+s.Reason+".", "", object)
 		}
 		if s.Dead > 0 {
 			add("A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"})

@@ -78,10 +78,10 @@ func TestWarnings(t *testing.T) {
 		3: {Address: farm, Gone: true},
 	}
 	live := c.wantWarnings("example",
-		"Deliveries to a receiver fail: connection refused. Webhook "+labels+" -> /webhooks#webhook-2",
+		"Deliveries to a receiver are failing: connection refused. Webhook "+labels+" -> /webhooks#webhook-2",
 		"A webhook has dead letters. Retry or drop them. Dead letters of "+labels+" -> /webhooks#dead",
-		"A receiver answered 410, so it receives no more events. Correct the address, or restart the server. Webhook "+
-			farm+" -> /webhooks#webhook-3")
+		"A receiver returned 410 Gone, so the server sends it no more events. "+
+			"Correct its address, or restart the server to try again. Webhook "+farm+" -> /webhooks#webhook-3")
 	if c.alert(live) {
 		t.Error("the page is loaded again with the same warnings")
 	}
@@ -92,10 +92,10 @@ func TestWarnings(t *testing.T) {
 	h.console.AddSample(0.01, true, "50301 store_unavailable")
 	h.console.AddSample(0.01, true, "50301 store_unavailable", "50303 queue_full")
 	c.wantWarnings("15 minutes",
-		"Commits of the store failed within the last 15 minutes. The log of the server has the cause. "+
+		"Commits failed in the last 15 minutes. The server's log has the cause. "+
 			"Setting db -> /settings#db",
-		"Requests received the error 50301 store_unavailable within the last 15 minutes. Errors a second -> #chart-errors",
-		"Requests received the error 50303 queue_full within the last 15 minutes. Errors a second -> #chart-errors")
+		"Requests failed with 50301 store_unavailable in the last 15 minutes. Errors per second -> #chart-errors",
+		"Requests failed with 50303 queue_full in the last 15 minutes. Errors per second -> #chart-errors")
 	c.get("/settings").want(t, 200, `id="db"`)
 	c.get("/webhooks").want(t, 200, `id="dead"`)
 	c.get("/").want(t, 200, `id="chart-errors"`)
@@ -167,7 +167,7 @@ func TestCreateLatency(t *testing.T) {
 	for _, span := range []string{"15m", "1h", "24h"} {
 		page := c.get("/?range=" + span)
 		page.want(t, 200,
-			`<dt>Create latency</dt><dd class="value">20 ms</dd><dd class="note">p99; p50 10 ms</dd>`,
+			`<dt>Create latency</dt><dd class="value">20 ms</dd><dd class="note">p99 · p50 10 ms</dd>`,
 			`<span>Create latency</span>`, `p99 <b>20 ms</b>`, `p50 <b>10 ms</b>`)
 		if strings.Contains(page.body, "Time of a create") {
 			t.Errorf("%s: the page has two names", span)

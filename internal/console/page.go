@@ -49,8 +49,8 @@ type view struct {
 // notices are the results of changes, by the parameter done of the page that shows them.
 var notices = map[string]string{
 	"created":  "The plant is stored.",
-	"replayed": "The store had this plant already, with the same content. Nothing was written.",
-	"revoked":  "The credential is revoked. It ends within a second on every server.",
+	"replayed": "The store had this plant already, with the same content. Nothing changed.",
+	"revoked":  "The credential is revoked. Every server refuses it within a second.",
 	"started":  "The job has started.",
 	"deleted":  "The backup is deleted.",
 }
@@ -192,7 +192,8 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 		server.WriteJSON(w, e.Code.Status(), server.AppendError(nil, e))
 		return
 	}
-	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{e, w.Header().Get("X-Request-Id")}}
+	content := fault{e, remedyOf(e), w.Header().Get("X-Request-Id")}
+	v := view{Title: http.StatusText(e.Code.Status()), Content: content}
 	if err := c.render(w, r, e.Code.Status(), "error", v); err != nil {
 		c.Log.Error("console: could not write an error page", "error", err)
 		http.Error(w, e.Message, e.Code.Status())
@@ -203,7 +204,25 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 type fault struct {
 	*plant.Error
 
+	Remedy  string // empty: the message has it
 	Request string // id of the request
+}
+
+// remedyOf returns what a person can do after an error; empty if its message says so.
+func remedyOf(e *plant.Error) string {
+	switch status := e.Code.Status(); {
+	case e.Code == plant.CodeScopeMissing:
+		return "Sign out, then sign in with a credential that has the scope."
+	case status == http.StatusNotFound:
+		return "Check the id or the address."
+	case status == http.StatusTooManyRequests:
+		return "Wait a minute, then try again."
+	case status == http.StatusInternalServerError:
+		return "Try again. If it fails again, look for the request id in the server's log."
+	case status == http.StatusServiceUnavailable:
+		return "Try again in a moment. The overview shows the state of the store."
+	}
+	return ""
 }
 
 // formatBytes returns a size in binary units.

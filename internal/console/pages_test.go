@@ -53,10 +53,11 @@ func TestPlantPages(t *testing.T) {
 	second := c.get(strings.ReplaceAll(next[1], "&amp;", "&"))
 	second.want(t, 200, `<a href="/plants/51">`, `<a href="/plants/100">`, "First page")
 	c.get("/plants?name=ROSA+12").want(t, 200, "Rosa 12<", "Rosa 120<", "2 found")
-	c.get("/plants?name=none").want(t, 200, "No plant found.")
-	c.get("/plants?tag=odd").want(t, 200, "The first 50 hits.", "Rosa 99<")
+	c.get("/plants?name=none").want(t, 200, "No plants found.")
+	c.get("/plants?tag=odd").want(t, 200, "The first 50 matches.", "Rosa 99<")
 	c.get("/plants/7").want(t, 200, "Rosa 7", "(the operator)")
-	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402")
+	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402",
+		"Check the id or the address.", `href="/plants">Back to Plants</a>`)
 	c.get("/plants/x").want(t, 404)
 	c.get("/plants?id=x").want(t, 400, "id must be a 64-bit integer")
 	if res := c.get("/plants?id=7"); res.Header.Get("Location") != "/plants/7" {

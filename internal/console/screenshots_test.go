@@ -136,7 +136,7 @@ func TestScreenshots(t *testing.T) {
 		{"plants", "/plants", nil},
 		{"search", "/plants", func() {
 			b.do(chromedp.SendKeys(chromedp.CSS("#name"), "sango"))
-			b.await(`/hits|found;/.test(document.querySelector("[data-progress]").textContent)`)
+			b.await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
 			b.await(`document.querySelector("[data-stop]").hidden`)
 		}},
 		{"plant", "/plants/1005", nil},

@@ -185,7 +185,7 @@ func TestServerReturnsInBrowser(t *testing.T) {
 	b.open("/plants")
 	g.lock()
 	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "gallica"))
-	b.await(`document.body.innerText.includes("It starts again by itself.")`)
+	b.await(`document.body.innerText.includes("It starts again when the server responds.")`)
 	b.await(connection(lostText))
 	g.unlock()
 	b.await(`document.body.innerText.includes("1 found") && document.querySelector("#name").value === "gallica"`)

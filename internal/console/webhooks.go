@@ -43,16 +43,21 @@ func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Pr
 // deadNotice returns the result of a change of dead letters; empty without one.
 func deadNotice(q url.Values) string {
 	n, err := strconv.ParseUint(q.Get("n"), 10, 32)
-	text := map[string]string{
-		"retry": " dead letters are due now. The server delivers them.", "drop": " dead letters were removed.",
+	texts, known := map[string][2]string{ // for one dead letter and for several
+		"retry": {
+			"1 dead letter is due now. The server delivers it.", " dead letters are due now. The server delivers them.",
+		},
+		"drop": {"1 dead letter was removed.", " dead letters were removed."},
 	}[q.Get("done")]
 	switch {
-	case err != nil || text == "":
+	case err != nil || !known:
 		return ""
 	case n == 0:
-		return "No dead letter was changed: their address is removed, or another change came before."
+		return "No dead letter was changed: the address was removed, or another change came first."
+	case n == 1:
+		return texts[0]
 	}
-	return formatCount(float64(n)) + text
+	return formatCount(float64(n)) + texts[1]
 }
 
 // changeDead returns a function that changes the dead letters of a form.

@@ -71,7 +71,7 @@ func (h *harness) startHostileWebhooks() {
 func TestWebhookPages(t *testing.T) {
 	t.Parallel()
 	bare := start(t)
-	bare.signIn(bare.admin).get("/webhooks").want(t, 200, "The server sends no events.", "No dead letter.")
+	bare.signIn(bare.admin).get("/webhooks").want(t, 200, "The server sends no events.", "No dead letters.")
 	h := start(t)
 	c := h.signIn(h.admin)
 	reasons := make([]string, 60)
@@ -107,7 +107,7 @@ func TestWebhookPages(t *testing.T) {
 	post("/webhooks/retry", "/webhooks?done=retry&n=1", url.Values{"webhook": {"1"}, "plant": {"-29"}})
 	post("/webhooks/retry", "/webhooks?done=retry&n=58", url.Values{"webhook": {"1"}})
 	post("/webhooks/drop", "/webhooks?done=drop&n=0", url.Values{"all": {"1"}})
-	c.get("/webhooks?done=retry&n=58").want(t, 200, "58 dead letters are due now.", "No dead letter.",
+	c.get("/webhooks?done=retry&n=58").want(t, 200, "58 dead letters are due now.", "No dead letters.",
 		`<td class="num" data-label="Waiting">59</td>`)
 	c.get("/webhooks?done=drop&n=0").want(t, 200, "No dead letter was changed")
 	c.get("/webhooks?done=drop&n=100000").want(t, 200, "100\u202f000 dead letters were removed.")
@@ -134,13 +134,13 @@ func TestWebhooksInBrowser(t *testing.T) {
 	b.signIn()
 	b.open("/webhooks")
 	b.do(chromedp.Click(chromedp.CSS(`button[aria-label="Retry plant 2 for webhook 1"]`)))
-	b.await(`document.body.innerText.includes("1 dead letters are due now.")`)
+	b.await(`document.body.innerText.includes("1 dead letter is due now.")`)
 	b.await(`!document.body.innerText.includes("status 501")`)
 	b.do(
 		chromedp.Click(chromedp.CSS(`summary[aria-label="Drop all dead letters"]`)),
 		chromedp.Click(chromedp.CSS(`details[open] button.danger`)),
 	)
 	b.await(`document.body.innerText.includes("2 dead letters were removed.")`)
-	b.await(`document.body.innerText.includes("No dead letter.")`)
+	b.await(`document.body.innerText.includes("No dead letters.")`)
 	b.check("webhooks")
 }

@@ -196,14 +196,14 @@ function searchAsYouType(form) {
           hits++;
           body.append(plantRow(line.plant));
         } else if (line.type === "end") {
-          status.textContent = line.next ? "The first " + number.format(hits) + " hits."
-            : number.format(hits) + " found; " + number.format(line.rows) + " plants read.";
-          empty.lastChild.textContent = "No plant found.";
+          status.textContent = line.next ? "The first " + number.format(hits) + " matches."
+            : number.format(hits) + " found; " + number.format(line.rows) + " plants searched.";
+          empty.lastChild.textContent = "No plants found.";
           empty.hidden = hits > 0;
         } else if (Date.now() - told > 900) { // a screen reader reads each text
           told = Date.now();
           status.textContent = number.format(hits) + " found; " + number.format(line.rows) +
-            (line.of > 0 ? " of " + number.format(line.of) : "") + " plants read…";
+            (line.of > 0 ? " of " + number.format(line.of) : "") + " plants searched…";
         }
       });
     } catch (error) {
@@ -211,7 +211,7 @@ function searchAsYouType(form) {
       if (error.name === "AbortError") {
         status.textContent = "Stopped.";
       } else {
-        status.textContent = "The search failed: " + error.message + ". It starts again by itself.";
+        status.textContent = "The search failed: " + error.message + ". It starts again when the server responds.";
         lost(search);
       }
     } finally {

@@ -43,7 +43,7 @@ function showProgress(section, sent, of, told) {
   progress.value = sent;
   if (Date.now() - told < tellEvery) return told;
   section.querySelector("[data-status]").textContent =
-    bytes(sent) + (of > 0 ? " of " + bytes(of) + ", " + Math.floor((100 * sent) / of) + "%," : "") + " have arrived.";
+    bytes(sent) + (of > 0 ? " of " + bytes(of) + ", " + Math.floor((100 * sent) / of) + "%" : "") + " received.";
   return Date.now();
 }
 
