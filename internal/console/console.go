@@ -52,10 +52,11 @@ type Console struct {
 func New(c Config) *Console {
 	s := &Console{
 		Config: c, api: adminapi.New(c.Operations, c.Log), flows: flows{sealer: newSealer()},
-		templates: parseTemplates(), stop: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	now := time.Now
 	s.clock.Store(&now)
+	s.templates = parseTemplates(s.functions())
 	return s
 }
 

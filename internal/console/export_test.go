@@ -80,3 +80,6 @@ func Since(before, after admin.Metrics) (errors []string, commitFailed bool) {
 	s := reading{Metrics: after}.since(reading{Metrics: before})
 	return s.errors, s.commitFailed
 }
+
+// FormatAgo returns an age as the pages show it.
+func FormatAgo(age time.Duration) string { return formatAgo(age) }

@@ -128,7 +128,7 @@ func (c *Console) tiles(o overview) []tile {
 		t := tile{"backup", "Last backup", "none", ""}
 		switch {
 		case o.LastBackup != nil:
-			t.Value, t.Note = formatAge(c.now().Sub(o.LastBackup.At))+" ago", formatBytes(float64(o.LastBackup.Bytes))
+			t.Value, t.Note = formatAgo(c.now().Sub(o.LastBackup.At)), formatBytes(float64(o.LastBackup.Bytes))
 		case o.BackupsError != "":
 			t.Value = "–"
 		}
@@ -240,9 +240,12 @@ func formatAge(d time.Duration) string {
 	for _, u := range []struct {
 		name string
 		d    time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}} {
-		if d >= u.d {
-			return fmt.Sprintf("%d %s", d/u.d, u.name)
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"min", time.Minute}} {
+		switch n := d / u.d; {
+		case n == 1 || n > 1 && u.name == "min":
+			return fmt.Sprintf("%d %s", n, u.name)
+		case n > 1:
+			return fmt.Sprintf("%d %ss", n, u.name)
 		}
 	}
 	return fmt.Sprintf("%d s", max(0, d/time.Second))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -73,7 +74,7 @@ var pages = []page{
 	{"/reference", "API", "api", auth.ScopeRead},
 }
 
-// functions of the templates.
+// functions of the templates, except those that need the clock of a Console.
 var functions = template.FuncMap{
 	"when": func(t time.Time) template.HTML {
 		if t.IsZero() {
@@ -99,9 +100,38 @@ var functions = template.FuncMap{
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
 
+// ago returns a time as a person compares it with now. The title of the element is the exact time.
+func (c *Console) ago(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	const layout = `<time data-ago datetime="` + time.RFC3339Nano + `" title="2006-01-02 15:04:05 UTC">`
+	return template.HTML(t.UTC().Format(layout) + formatAgo(c.now().Sub(t)) + "</time>")
+}
+
+// formatAgo returns an age, such as "3 days ago"; a negative one is a time in the future, such as "in 3 days".
+func formatAgo(age time.Duration) string {
+	const now = 10 * time.Second
+	switch text := formatAge(age.Abs()); {
+	case age.Abs() < now:
+		return "just now"
+	case age < 0:
+		return "in " + text
+	default:
+		return text + " ago"
+	}
+}
+
+// functions returns the functions of the templates.
+func (c *Console) functions() template.FuncMap {
+	all := maps.Clone(functions)
+	all["ago"] = c.ago
+	return all
+}
+
 // parseTemplates returns the pages by name, each with the layout. The templates are part of the program, so one that is
 // not valid is a panic.
-func parseTemplates() map[string]*template.Template {
+func parseTemplates(functions template.FuncMap) map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html"))
 	files, _ := fs.Glob(templateFiles, "templates/*.html") // the pattern is valid
 	parsed := map[string]*template.Template{}

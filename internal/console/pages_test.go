@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/console"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -400,4 +401,32 @@ func TestBackgroundRoutes(t *testing.T) {
 	if len(sent) > 0 {
 		t.Errorf("no routes %v", sent)
 	}
+}
+
+// TestRelativeTimes shows that a page has a time as a person compares it with now, and the exact one as a title.
+func TestRelativeTimes(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]string{
+		0:                               "just now",
+		59 * time.Second:                "59 s ago",
+		90 * time.Second:                "1 min ago",
+		15 * time.Minute:                "15 min ago",
+		-time.Hour:                      "in 1 hour",
+		47 * time.Hour:                  "1 day ago",
+		-90*24*time.Hour - time.Second:  "in 90 days",
+		2*time.Hour + 59*time.Minute:    "2 hours ago",
+		-(15*time.Minute - time.Second): "in 14 min",
+	} {
+		if got := console.FormatAgo(age); got != want {
+			t.Errorf("%s: got %q, want %q", age, got, want)
+		}
+	}
+	h := start(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	end := now.Add(36 * time.Hour)
+	h.create(auth.Token{
+		Name: "shop", Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeRead, CreatedAt: now, ExpiresAt: end,
+	})
+	h.signIn(h.admin).get("/credentials").want(t, 200,
+		end.Format(`<time data-ago datetime="`+time.RFC3339+`" title="2006-01-02 15:04:05 UTC">`)+"in 1 day</time>")
 }

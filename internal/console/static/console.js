@@ -15,11 +15,22 @@ function part(text) {
   return span;
 }
 
+// ago returns a time as a person compares it with now, as the function ago of the templates.
+function ago(at) {
+  const seconds = Math.floor(Math.abs(Date.now() - at) / 1000);
+  if (seconds < 10) return "just now";
+  const [n, unit] = seconds < 60 ? [seconds, "s"] : seconds < 3600 ? [Math.floor(seconds / 60), "min"]
+    : seconds < 86400 ? [Math.floor(seconds / 3600), "hour"] : [Math.floor(seconds / 86400), "day"];
+  const text = n + " " + unit + (n > 1 && seconds >= 3600 ? "s" : "");
+  return at > Date.now() ? "in " + text : text + " ago";
+}
+
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     if ("clock" in time.dataset) time.textContent = clock.format(at);
+    else if ("ago" in time.dataset) time.textContent = ago(at);
     else time.replaceChildren(part(date.format(at)), " ", part(second.format(at)));
     time.title = full.format(at);
   }
@@ -100,6 +111,9 @@ async function keepCurrent(section) {
 }
 
 localTimes(document);
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(new Date(time.dateTime));
+}, 30000);
 document.querySelectorAll(".chart").forEach(watchPointer);
 const live = document.querySelector("[data-live]");
 if (live) keepCurrent(live);
@@ -116,13 +130,13 @@ function cell(className, label) {
 function plantRow(hit) {
   const row = document.createElement("tr");
   const id = cell("num");
-  const link = document.createElement("a");
-  link.href = "/plants/" + hit.id;
-  link.textContent = hit.id;
-  id.append(link);
+  id.textContent = hit.id;
   const name = cell("name");
   name.dir = "auto";
-  name.textContent = hit.name || "";
+  const link = document.createElement("a");
+  link.href = "/plants/" + hit.id;
+  link.textContent = hit.name || "(empty name)";
+  name.append(link);
   const tag = cell();
   if (hit.tag !== undefined) {
     const mark = document.createElement("a");
@@ -142,7 +156,7 @@ function plantRow(hit) {
   who.className = hit.created_by ? "breaks" : "help";
   who.append(...breakable(hit.created_by || "(the operator)"));
   by.append(who);
-  row.append(id, name, tag, at, by);
+  row.append(name, id, tag, at, by);
   localTimes(row);
   return row;
 }

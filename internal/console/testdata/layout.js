@@ -1,6 +1,6 @@
 // Returns what a person would see broken on the open page at the present width of the window, as texts: elements that are
-// cut, words that are broken inside, pills and buttons on two lines, and a page that scrolls sideways. An element that the
-// keyboard can reach may scroll.
+// cut, words that are broken inside, pills and buttons on two lines, targets of a click that are smaller than 24 px, and a
+// page that scrolls sideways. An element that the keyboard can reach may scroll.
 (() => {
   const slack = 1; // px, for rounding
   const faults = new Set();
@@ -21,6 +21,8 @@
     return visible.get(e);
   };
   const beyond = (box, edge) => box.left < edge.left - slack || box.right > edge.right + slack;
+  const inSentence = (e) => style(e).display === "inline" && !e.parentElement.matches("td, th") &&
+    [...e.parentElement.childNodes].some((n) => n !== e && n.textContent.trim());
   const inside = (e) => {
     const { left, right } = e.getBoundingClientRect(), { paddingLeft, paddingRight } = style(e);
     return { left: left + parseFloat(paddingLeft), right: right - parseFloat(paddingRight) };
@@ -51,6 +53,10 @@
     if (style(e).textOverflow === "ellipsis" && e.scrollWidth > e.clientWidth + slack && !e.title) say("shortened without a title", e);
     const holder = e.parentElement.closest("td, th, .card, .more > div, main, header");
     if (e.matches(controls) && holder && beyond(box, holder.getBoundingClientRect())) say("over the edge of " + name(holder), e);
+    if (e.matches("a[href], button, summary, select, textarea, input") && !inSentence(e)) {
+      const { width, height } = (e.closest("label") || e).getBoundingClientRect();
+      if (width < 24 || height < 24) say("target of " + Math.round(width) + " by " + Math.round(height) + " px", e);
+    }
     if (e.matches(".state, td .tag, .where, .method, .stack thead th, button:not(.danger), .button, summary")) {
       const range = document.createRange();
       range.selectNodeContents(e);
