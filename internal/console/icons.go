@@ -19,5 +19,6 @@ var icons = map[string]template.HTML{
 	"audit":    `<path d="M5 3h7l3 3v11H5zm3 6h4m-4 3h4"/>`,
 	"settings": `<path d="M3 6h8m4 0h2M3 14h2m4 0h8"/><circle cx="13" cy="6" r="2"/><circle cx="7" cy="14" r="2"/>`,
 	"api":      `<path d="M7 5l-4 5 4 5m6-10l4 5-4 5"/>`,
+	"theme":    `<circle cx="10" cy="10" r="7"/><path d="M10 3v14a7 7 0 0 0 0-14z" fill="currentColor"/>`,
 	"warning":  `<path d="M10 3l8 14H2zm0 5v4m0 2.5v.5"/>`,
 }

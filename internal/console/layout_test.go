@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"plantstore/internal/auth"
@@ -213,4 +214,47 @@ func TestMenuInBrowser(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS(`.bar nav a[href="/webhooks"]`)), chromedp.KeyEvent("\r"))
 	b.await(`location.pathname === "/webhooks"`)
 	b.check("menu")
+}
+
+// TestThemeInBrowser switches the theme. The choice stays on other pages and after the session, the server receives no
+// cookie of it, and a choice that is the theme of the system follows the system.
+func TestThemeInBrowser(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	b := startBrowser(t, h)
+	system := func(scheme string) {
+		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+	}
+	const light, dark = "rgb(245, 244, 238)", "rgb(14, 21, 17)"
+	want := func(colour string) {
+		t.Helper()
+		b.await(`getComputedStyle(document.body).backgroundColor === "` + colour + `"`)
+	}
+	change := chromedp.Click(chromedp.CSS("[data-theme-switch]"))
+	system("light")
+	b.signIn()
+	want(light)
+	b.do(change)
+	want(dark)
+	b.open("/webhooks")
+	want(dark)
+	system("dark")
+	want(dark)
+	b.do(change)
+	want(light)
+	b.open("/plants")
+	want(light)
+	b.do(change)
+	want(dark)
+	system("light")
+	want(light)
+	if cookies := evaluate[string](b, "document.cookie"); cookies != "" {
+		t.Errorf("got the cookies %q", cookies)
+	}
+	b.check("theme")
+	b.do(change, chromedp.Click(chromedp.CSS(".who form button")))
+	b.await(`location.pathname === "/sign-in" && !document.querySelector("footer [data-theme-switch]").hidden`)
+	want(dark)
 }
