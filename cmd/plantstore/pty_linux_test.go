@@ -71,8 +71,8 @@ func (term *ptyTerminal) start(t *testing.T, dir string, args ...string) *proces
 	return p
 }
 
-// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens, and the next
-// server prints where the console is.
+// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens, and the
+// next server prints where the console is.
 func TestFirstTokensOnTerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
