@@ -33,7 +33,7 @@ func newSearch(p *program) *cobra.Command {
 		Long: `List the plants whose name contains TEXT, in any case of letters, by ascending id.
 The command reads the whole table, because the store has no index of names.`,
 		Example: `  plantstore search rosa
-  plantstore search "acer " --tag tree --json`,
+  plantstore search acer --tag tree --json`,
 		Args: cobra.ExactArgs(1),
 	})
 }

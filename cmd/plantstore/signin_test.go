@@ -109,7 +109,7 @@ func TestSignInSettings(t *testing.T) {
 	admin := adminURL.FindStringSubmatch(s.stderr.String())[1]
 	p := newPerson(t, admin)
 	p.signIn()
-	if !p.isSignedIn() || !strings.Contains(p.get("/plants"), "Signed in as <bdi>flora</bdi>") {
+	if !p.isSignedIn() || !strings.Contains(p.get("/plants"), `Signed in as <bdi class="breaks">flora</bdi>`) {
 		t.Fatal("there is no session")
 	}
 	if got := s.createWith(t, issuer.JWT(time.Now(), nil), 1, "A"); got != invalidAnswer {
