@@ -68,11 +68,13 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	if err := m.Write(to + ManifestSuffix); err != nil {
 		return m, err
 	}
-	err = temp.Publish(false)
-	if err != nil && !errors.Is(err, safefile.ErrUnsyncedName) {
-		err = errors.Join(err, os.Remove(to+ManifestSuffix))
+	if err := temp.Publish(false); err != nil {
+		if errors.Is(err, safefile.ErrUnsyncedName) {
+			return m, err // it needs its manifest
+		}
+		return m, errors.Join(err, os.Remove(to+ManifestSuffix))
 	}
-	return m, err
+	return m, nil
 }
 
 // BackupTo writes a backup of the store at path, which may be served, to w, with the same
