@@ -74,6 +74,7 @@ var controls = map[string]control{
 	"two terminals":    {twoTerminals, ""},
 	"pasted":           {printed + "sh from=2:\n[ pst_a = pst_b ]", ""},
 	"pasted elsewhere": {printed + "sh from=2:\n[ pst_old = rose ]", "line 9: the output does not have the script"},
+	"pasted of none":   {"sh from=2:\ntrue", "line 1: no block before it uses terminal 2"},
 	"failure after it": {strings.Replace(twoTerminals, "ls plantstore.db", "ls no.db", 1), "exit code 2"},
 }
 

@@ -254,7 +254,11 @@ func (r *reader) follow(steps []step) error {
 			}
 			r.terminals[s.Terminal] = t
 		}
-		if from := r.terminals[s.From]; from != nil {
+		if s.From != "" {
+			from := r.terminals[s.From]
+			if from == nil {
+				return fmt.Errorf("line %d: no block before it uses terminal %s", s.Line, s.From)
+			}
 			var err error
 			if s.Text, err = pasted(s.Text, from.output()); err != nil {
 				return fmt.Errorf("line %d: %w", s.Line, err)

@@ -64,8 +64,8 @@
     }
   }
 
-  // A word may break after a hyphen or a closing bracket. Long texts without spaces have <wbr>, which separates their text nodes. The lines of
-  // code in a pre break anywhere, as those of a terminal do.
+  // A word may break after a hyphen or a closing bracket. Long texts without spaces have <wbr>, which separates their text
+  // nodes. Code in a pre may break anywhere, as in a terminal.
   const words = /[^\s\u2010\u2013\u2014\-)\]}]+[\u2010\u2013\u2014\-)\]}]*|[\u2010\u2013\u2014\-)\]}]+/gu;
   const unspaced = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}]/u;
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
