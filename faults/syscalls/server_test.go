@@ -3,6 +3,7 @@ package syscalls
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -206,7 +207,7 @@ func reason(log string) string {
 // whether the server ended by itself, which requires exit code 74.
 func stop(t *testing.T, s *rig.Server) (itself bool) {
 	t.Helper()
-	if itself = !isReady(t.Context(), s); !itself {
+	if itself = isBroken(t.Context(), s); !itself {
 		// The signal goes to the process group: strace does not pass it on.
 		if err := syscall.Kill(-s.Command.Process.Pid, syscall.SIGTERM); err != nil {
 			t.Errorf("stop the server: %v", err)
@@ -226,20 +227,22 @@ func stop(t *testing.T, s *rig.Server) (itself bool) {
 
 const stopTimeMax = 20 * time.Second
 
-// isReady requests /readyz.
-func isReady(ctx context.Context, s *rig.Server) bool {
+// isBroken requests /readyz and reports whether the server is about to end by itself, or has ended. A server that only
+// cannot read is not ready and stays, because the disk may return.
+func isBroken(ctx context.Context, s *rig.Server) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Admin+"/readyz", nil)
 	if err != nil {
-		return false
+		return true
 	}
 	c := http.Client{Timeout: stopTimeMax}
 	defer c.CloseIdleConnections()
 	response, err := c.Do(r)
 	if err != nil {
-		return false
+		return true
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	body, err := io.ReadAll(response.Body)
+	return err != nil || strings.Contains(string(body), "the store failed")
 }
 
 // checkRestart starts the server again without a fault, and compares the store with

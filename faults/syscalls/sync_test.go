@@ -213,7 +213,7 @@ func TestUnready(t *testing.T) {
 		t.Errorf("a plant with a failed sync: status %d, want 503 with an unknown outcome", status)
 	}
 	rig.Within(t, time.Minute, time.Millisecond, "the broken server is not ready", func() bool {
-		return !isReady(t.Context(), s)
+		return isBroken(t.Context(), s)
 	})
 	if status := finish(); status != http.StatusServiceUnavailable {
 		t.Errorf("the completed request has status %d, want 503", status)
