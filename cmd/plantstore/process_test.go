@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"plantstore/internal/config"
+	"plantstore/internal/plant"
 )
 
 // waitMax limits every wait of a test. It is far longer than any event takes, so it only ends a hanging test.
@@ -231,8 +232,18 @@ func httpClient(clients int) *http.Client {
 	return &http.Client{Timeout: waitMax, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 }
 
-// post sends a plant and returns the status and body of the response.
-func post(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {
+// post sends a plant and returns the status and body of the response. It repeats the request while the outcome is
+// unknown, as a client does: the disk of a busy machine can take longer than the answer timeout.
+func post(ctx context.Context, c *http.Client, url, token, body string) (status int, text string, err error) {
+	unknown := fmt.Sprintf(`{"error":%d,`, plant.CodeOutcomeUnknown)
+	errWait := within(waitMax, func() (bool, error) {
+		status, text, err = postOnce(ctx, c, url, token, body)
+		return !strings.HasPrefix(text, unknown), err
+	})
+	return status, text, errWait
+}
+
+func postOnce(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
