@@ -21,18 +21,18 @@ import (
 )
 
 func newAuditList(p *program) *cobra.Command {
-	var since time.Time
-	var actor string
+	var q admin.AuditQuery
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the entries of the audit log, the newest last",
 		Long: `List the newest entries of the audit log, the newest one last. --json prints every
 entry with its hashes.
 
---since is a time, such as 2026-11-22 or 2026-11-22T09:30:00Z, or the time since
-then, such as 2h or 7d. --actor is the name or the id of a token or of a user of
-the operating system, or the user who ran sudo.`,
-		Example: `  plantstore audit list --since 7d
+--since and --until are times, such as 2026-11-22 or 2026-11-22T09:30:00Z, or the
+time since then, such as 2h or 7d. --action is an action or its part before the
+point. --actor is the name or the id of a token or of a user of the operating
+system, or the user who ran sudo.`,
+		Example: `  plantstore audit list --since 7d --action token
   plantstore audit list --actor alice --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,20 +40,23 @@ the operating system, or the user who ran sudo.`,
 			if err != nil {
 				return err
 			}
-			q := admin.AuditQuery{
-				Oldest: limit == math.MaxInt, Since: since, Actor: actor, Limit: min(limit, admin.PageMax),
-			}
+			q.Oldest, q.Limit = limit == math.MaxInt, min(limit, admin.PageMax)
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				return p.listAudit(ctx, o, q, limit)
 			})
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
-	cmd.Flags().Func("since", "print only entries since this `time`", func(text string) (err error) {
-		since, err = parseMoment(text)
-		return err
-	})
-	cmd.Flags().StringVar(&actor, "actor", "", "print only entries of this `actor`")
+	moment := func(name, usage string, at *time.Time) {
+		cmd.Flags().Func(name, usage, func(text string) (err error) {
+			*at, err = parseMoment(text)
+			return err
+		})
+	}
+	moment("since", "print only entries since this `time`", &q.Since)
+	moment("until", "print only entries before this `time`", &q.Until)
+	cmd.Flags().StringVar(&q.Action, "action", "", "print only entries of this `action`")
+	cmd.Flags().StringVar(&q.Actor, "actor", "", "print only entries of this `actor`")
 	bindLimit(cmd.Flags(), "entries")
 	p.bindJSON(cmd.Flags(), "print one JSON object per entry and line")
 	return cmd

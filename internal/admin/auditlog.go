@@ -20,8 +20,15 @@ type AuditQuery struct {
 	Cursor string    // AuditPage.Next of the page before; empty: the first page
 	Oldest bool      // the oldest entry first; false: the newest
 	Since  time.Time // only entries from then on
+	Until  time.Time // only entries before; zero: all entries
 	Actor  string    // only entries of this actor, see audit.Entry.IsBy; empty: all entries
+	Action string    // only entries of this action, see audit.Entry.Has; empty: all entries
 	Limit  int       // from 1 to PageMax
+}
+
+func (q AuditQuery) selects(e audit.Entry) bool {
+	early, late := e.Time.Before(q.Since), !q.Until.IsZero() && !e.Time.Before(q.Until)
+	return !early && !late && e.IsBy(q.Actor) && e.Has(q.Action)
 }
 
 // AuditPage is a page of the audit log, in the form of the API.
@@ -107,7 +114,7 @@ func (s *Service) auditPage(ctx context.Context, q AuditQuery, at int64) (page A
 		}
 		last = row.Sequence
 		e, damage := row.Entry()
-		if damage == nil && (e.Time.Before(q.Since) || !e.IsBy(q.Actor)) {
+		if damage == nil && !q.selects(e) {
 			continue
 		}
 		if len(page.Entries) == q.Limit {

@@ -48,6 +48,7 @@ type Setting struct {
 	Value      string `json:"value"`      // in force, in the form of a flag; secrets are hidden
 	Source     string `json:"source"`     // a flag, an environment variable, the path of the file, or default
 	Reloadable bool   `json:"reloadable"` // a reload changes it without a restart
+	Group      string `json:"group"`      // title of the settings for the same task
 }
 
 // Settings returns the settings in force.

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,20 +12,20 @@ import (
 )
 
 func (a *API) listAudit(c *call) (any, error) {
-	q := admin.AuditQuery{Cursor: c.query.Get("cursor"), Actor: c.query.Get("actor")}
+	q := admin.AuditQuery{
+		Cursor: c.query.Get("cursor"), Actor: c.query.Get("actor"), Action: c.query.Get("action"),
+	}
 	switch order := c.query.Get("order"); {
 	case order == "oldest":
 		q.Oldest = true
 	case c.query.Has("order") && order != "newest":
 		return nil, mustBe("order", "oldest or newest", order)
 	}
-	var err error
-	if since := c.query.Get("since"); c.query.Has("since") {
-		if q.Since, err = time.Parse(time.RFC3339, since); err != nil {
-			return nil, mustBe("since", "a time of the form 2026-11-22T09:30:00Z", since)
-		}
-	}
-	if q.Limit, err = c.query.limit(admin.PageMax); err != nil {
+	var errSince, errUntil, errLimit error
+	q.Since, errSince = c.query.moment("since")
+	q.Until, errUntil = c.query.moment("until")
+	q.Limit, errLimit = c.query.limit(admin.PageMax)
+	if err := cmp.Or(errSince, errUntil, errLimit); err != nil {
 		return nil, err
 	}
 	return a.service.Audit(c.Context(), q)

@@ -68,6 +68,9 @@ func TestAudit(t *testing.T) {
 		"order=oldest": up, "order=newest&limit=2": down, "limit=3": down, "order=oldest&limit=1": up,
 		"actor=1001": {6, 4}, "actor=alice&order=oldest&limit=4": {3, 4, 5, 6, 7}, "actor=bob": nil,
 		"since=2026-01-02T03:04:06Z": {2, 1}, "since=" + url.QueryEscape("2026-01-02T05:04:05+02:00"): down,
+		"until=2026-01-02T03:04:06Z": {7, 6, 5, 4, 3}, "until=2026-01-02T03:04:05Z&order=oldest": nil,
+		"action=server.start&limit=2": {7, 6, 5, 4, 3}, "action=token": {2, 1}, "action=tok": nil,
+		"action=server&actor=1001": {6, 4},
 	} {
 		if got, _ := h.sequencesOf(query); !cmp.Equal(want, got) {
 			t.Errorf("%s: got %v, want %v", query, got, want)
@@ -86,9 +89,10 @@ func TestAudit(t *testing.T) {
 	for query, message := range map[string]string{
 		"order=up":      `order must be oldest or newest; got "up"`,
 		"since=monday":  `since must be a time of the form 2026-11-22T09:30:00Z; got "monday"`,
+		"until=friday":  `until must be a time of the form 2026-11-22T09:30:00Z; got "friday"`,
 		"limit=1001":    `limit must be an integer from 1 to 1000; got "1001"`,
 		"cursor=AAAA":   "cursor must be the next of an earlier page; send the request without it for the first page",
-		"sequence=1":    `unknown query parameter "sequence"; use limit, cursor, since, actor, order`,
+		"sequence=1":    `unknown query parameter "sequence"; use limit, cursor, since, until, action, actor, order`,
 		"actor=%ff":     "query parameter actor must be UTF-8 with percent-encoding",
 		"since=&limit=": "",
 	} {

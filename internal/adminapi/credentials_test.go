@@ -326,10 +326,11 @@ func TestState(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{settings: []admin.Setting{
-		{Name: "listen", Value: "127.0.0.1:1", Source: "default"},
-		{Name: "body-max", Value: "64KiB", Source: "--body-max", Reloadable: true},
+		{Name: "listen", Value: "127.0.0.1:1", Source: "default", Group: "Common settings"},
+		{Name: "body-max", Value: "64KiB", Source: "--body-max", Reloadable: true, Group: "Limits"},
 	}})
-	want := ok(`{"settings":[{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false},` +
-		`{"name":"body-max","value":"64KiB","source":"--body-max","reloadable":true}]}`)
+	want := ok(`{"settings":[` +
+		`{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false,"group":"Common settings"},` +
+		`{"name":"body-max","value":"64KiB","source":"--body-max","reloadable":true,"group":"Limits"}]}`)
 	check(t, "settings", h.get("/settings"), want)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"plantstore/internal/plant"
@@ -62,6 +63,17 @@ func (q query) integer(name string, fallback, least, most int) (int, error) {
 		return 0, mustBe(name, "an integer from "+strconv.Itoa(least)+" to "+strconv.Itoa(most), q.Get(name))
 	}
 	return n, nil
+}
+
+// moment returns a time; the zero time without the parameter.
+func (q query) moment(name string) (t time.Time, err error) {
+	if !q.Has(name) {
+		return t, nil
+	}
+	if t, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
+		return t, mustBe(name, "a time of the form 2026-11-22T09:30:00Z", q.Get(name))
+	}
+	return t, nil
 }
 
 // limit returns the largest number of elements in the response.

@@ -58,7 +58,7 @@ func (a *API) routes() []server.Route {
 
 		{
 			Method: "GET", Path: "/audit", Scope: all,
-			Handle: respond(a.listAudit, "limit", "cursor", "since", "actor", "order"),
+			Handle: respond(a.listAudit, "limit", "cursor", "since", "until", "action", "actor", "order"),
 		},
 		{Method: "GET", Path: "/audit/verify", Scope: all, Untimed: true, Handle: respond(a.verifyAudit, "expect")},
 

@@ -140,6 +140,12 @@ func (e Entry) IsBy(actor string) bool {
 	return actor == "" || slices.Contains([]string{a.Name, a.ID, a.SudoUser}, actor)
 }
 
+// Has reports whether a text is the action, its part before the point such as token, or empty.
+func (e Entry) Has(action string) bool {
+	part, _, _ := strings.Cut(string(e.Action), ".")
+	return action == "" || action == string(e.Action) || action == part
+}
+
 // AppendJSON appends the canonical text of the entry, with both hashes as further members.
 func (e Entry) AppendJSON(dst []byte) []byte {
 	return fmt.Appendf(dst, `%s,"previous":"%s","hash":"%s"}`, strings.TrimSuffix(e.Text(), "}"), e.Previous, e.Hash)

@@ -123,15 +123,18 @@ func (r *Server) Revoke(ctx context.Context, v admin.Revocation, _ audit.Origin)
 
 // Audit returns a page of the audit log.
 func (r *Server) Audit(ctx context.Context, q admin.AuditQuery) (page admin.AuditPage, err error) {
-	order, since := "newest", ""
+	order := "newest"
 	if q.Oldest {
 		order = "oldest"
 	}
-	if !q.Since.IsZero() {
-		since = q.Since.UTC().Format(time.RFC3339Nano)
+	moment := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
 	}
-	err = r.do(ctx, http.MethodGet, r.at("audit", "limit", strconv.Itoa(q.Limit), "order", order, "since", since,
-		"actor", q.Actor, "cursor", q.Cursor), nil, &page)
+	err = r.do(ctx, http.MethodGet, r.at("audit", "limit", strconv.Itoa(q.Limit), "order", order, "since", moment(q.Since),
+		"until", moment(q.Until), "action", q.Action, "actor", q.Actor, "cursor", q.Cursor), nil, &page)
 	return page, err
 }
 

@@ -37,11 +37,14 @@ func (v *instance) publish() {
 
 // ListSettings returns the settings in force by name, without the name of the settings file.
 func ListSettings(s *config.Settings) (list []admin.Setting) {
-	for _, row := range s.AllSettings() {
-		if row.Name != "config" {
-			list = append(list, admin.Setting{
-				Name: row.Name, Value: row.Value.String(), Source: s.Sources[row.Name], Reloadable: row.Reloadable(),
-			})
+	for _, group := range s.Groups() {
+		for _, row := range group.Settings {
+			if row.Name != "config" {
+				list = append(list, admin.Setting{
+					Name: row.Name, Value: row.Value.String(), Source: s.Sources[row.Name], Reloadable: row.Reloadable(),
+					Group: group.Title,
+				})
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
