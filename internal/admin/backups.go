@@ -95,6 +95,14 @@ func newBackupJob(j backup.Job) BackupJob {
 	return job
 }
 
+// BackupSchedule returns the schedule of the backups; the zero value if the server makes none.
+func (s *Service) BackupSchedule() backup.Schedule {
+	if s.config.Backups == nil {
+		return backup.Schedule{}
+	}
+	return s.config.Backups.Schedule()
+}
+
 // Backups returns a page of the backups of the store, complete or not.
 func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, err error) {
 	page.Backups = []BackupRecord{}

@@ -21,7 +21,7 @@ func (s *Service) schedule() {
 		s.last.Set(float64(last.Unix()))
 		next = last.Add(s.config.Every)
 	}
-	for waitUntil(s.ctx, next) && s.acquire() {
+	for s.setNext(next); waitUntil(s.ctx, next) && s.acquire(); s.setNext(next) {
 		started := time.Now()
 		switch err := s.makeScheduled(started); {
 		case s.ctx.Err() != nil:
@@ -59,6 +59,27 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	case <-time.After(time.Until(at)):
 		return true
 	}
+}
+
+func (s *Service) setNext(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = at
+}
+
+// Schedule describes the scheduled backups.
+type Schedule struct {
+	Destination string
+	Every       time.Duration
+	Keep        int
+	Next        time.Time // when the next backup is due; zero until the service has read the destination
+}
+
+// Schedule returns the schedule of the service.
+func (s *Service) Schedule() Schedule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Schedule{s.to.location(""), s.config.Every, s.config.Keep, s.next}
 }
 
 // makeScheduled makes a scheduled backup. The caller has acquired the slot.

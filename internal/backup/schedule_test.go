@@ -252,6 +252,11 @@ func TestScheduleContinues(t *testing.T) {
 		r.copyAs(old)
 		r.start()
 		r.advance(20*time.Minute - time.Second)
+		due := started.Add(20 * time.Minute).Truncate(time.Second)
+		want := Schedule{Destination: r.dir, Every: time.Hour, Keep: 2, Next: due}
+		if diff := cmp.Diff(want, r.Schedule()); diff != "" {
+			t.Errorf("schedule (-want +got):\n%s", diff)
+		}
 		r.want("before it is due", []string{old}, nil, started.Add(-40*time.Minute), 0, 0)
 		name := r.nameAt(time.Second)
 		r.advance(time.Second)

@@ -70,6 +70,7 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
+	next       time.Time                      // when the next scheduled backup is due
 	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 

@@ -1,21 +1,89 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"time"
+	"unicode/utf8"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 )
+
+// auditLog is the content of the page of the audit log.
+type auditLog struct {
+	admin.AuditPage
+
+	Pager        pager
+	Actions      []string // the choices of the form
+	Action       string   // of the query, as the fields below; empty: all
+	Actor        string
+	Since, Until string // days in UTC
+}
+
+// actions are the choices of events in the form: the parts before the point. The links of the entries have the others.
+var actions = []string{
+	"admin", "audit", "backup", "move", "plants", "scope", "server", "store", "token", "webhook",
+}
 
 func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	const entriesOnPage = 50
-	c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
-	page, err := c.Operations.Audit(
-		r.Context(), admin.AuditQuery{Cursor: r.URL.Query().Get("cursor"), Limit: entriesOnPage},
-	)
-	if err != nil {
-		return err
+	q := r.URL.Query()
+	log := auditLog{
+		Action: q.Get("action"), Actor: q.Get("actor"), Since: q.Get("since"), Until: q.Get("until"), Actions: actions,
 	}
-	return c.render(w, r, http.StatusOK, "audit", view{Title: "Audit log", Content: page})
+	if log.Action != "" && !slices.Contains(actions, log.Action) {
+		log.Actions = slices.Concat([]string{log.Action}, actions)
+	}
+	since, errSince := dayOf("the first day", log.Since)
+	until, errUntil := dayOf("the last day", log.Until)
+	if !until.IsZero() {
+		until = until.Add(day)
+	}
+	v := view{Title: "Audit log", Fault: cmp.Or(errSince, errUntil)}
+	if v.Fault == nil {
+		c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
+		var err error
+		log.AuditPage, err = c.Operations.Audit(r.Context(), admin.AuditQuery{
+			Cursor: cursorOf(r), Limit: entriesOnPage, Action: log.Action, Actor: log.Actor, Since: since, Until: until,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	log.Pager = newPager(r, "entries", "/audit", len(log.Entries), log.Next)
+	v.Content = log
+	return c.render(w, r, v.status(), "audit", v)
+}
+
+// dayOf returns the start of a day in UTC; the zero time for the empty text.
+func dayOf(name, text string) (t time.Time, fault *plant.Error) {
+	if text == "" {
+		return t, nil
+	}
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return t, plant.InvalidQuery("%s must have the form 2026-11-22; got %.100q", name, text)
+	}
+	return t, nil
+}
+
+// folded are the details of an entry. The page shows the rest only after a click.
+type folded struct{ Shown, Rest []audit.Detail }
+
+// fold returns the details of an entry. The first ones are shown while they are short together.
+func fold(details []audit.Detail) folded {
+	const charactersMax = 160
+	n, length := 0, 0
+	for ; n < len(details); n++ {
+		length += utf8.RuneCountInString(details[n].Key) + utf8.RuneCountInString(details[n].Value)
+		if length > charactersMax {
+			break
+		}
+	}
+	return folded{details[:n], details[n:]}
 }

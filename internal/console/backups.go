@@ -9,19 +9,25 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
 
 // backups is the content of the page of backups.
 type backups struct {
-	Off  bool // the server makes no backups
-	List []admin.BackupRecord
-	Jobs []admin.BackupJob
-	Busy bool // a job runs, so the script loads the page again
+	Off      bool // the server makes no backups
+	Schedule backup.Schedule
+	List     []admin.BackupRecord
+	Jobs     []admin.BackupJob
+	Busy     bool // a job runs, so the script loads the page again
 }
 
 func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return c.backupsWith(w, r, nil)
+}
+
+func (c *Console) backupsWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
 	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
 	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
@@ -29,8 +35,10 @@ func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Pri
 		return err
 	}
 	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
+	content.Schedule = c.Operations.BackupSchedule()
 	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
-	return c.render(w, r, http.StatusOK, "backups", view{Title: "Backups", Content: content})
+	v := view{Title: "Backups", Content: content, Fault: fault}
+	return c.render(w, r, v.status(), "backups", v)
 }
 
 func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, form form) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -143,7 +144,7 @@ func (b *browser) await(expression string) {
 func (b *browser) signIn() {
 	b.t.Helper()
 	b.open("/sign-in?code=" + b.h.code(time.Now()))
-	b.do(chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS(".tiles")))
+	b.do(chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS(".hero")))
 }
 
 // check fails the test if a page logged an error, ran a script of a plant, violated its
@@ -352,12 +353,30 @@ func TestWorkInBrowser(t *testing.T) {
 	if evaluate[bool](b, `document.body.innerText.includes("`+secret+`")`) {
 		t.Error("the secret is shown again")
 	}
+	// Escape and Cancel close a dialog without a change.
+	const opened = `document.querySelector("dialog:popover-open") !== null`
+	for _, key := range []string{kb.Escape, "\r"} { // the focus is on Cancel
+		b.do(chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)))
+		b.await(opened + ` && document.activeElement.textContent === "Cancel"`)
+		b.do(chromedp.KeyEvent(key))
+		b.await("!(" + opened + ")")
+	}
 	b.do(
-		chromedp.Click(chromedp.CSS(`summary[aria-label="Revoke web-shop"]`)),
-		chromedp.Click(chromedp.CSS(`details[open] button.danger`)),
+		chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)),
+		chromedp.Click(chromedp.CSS(`dialog:popover-open button.danger`)),
 	)
 	b.await(`document.body.innerText.includes("The credential is revoked.")`)
 	h.awaitInvalid(secret)
+	b.open("/settings")
+	b.do(chromedp.SendKeys(chromedp.CSS("#filter"), "BACKUP default"))
+	b.await(`[...document.querySelectorAll("tbody tr")].filter(r => r.checkVisibility()).map(r => r.id).join() ===
+		"backup-every"`)
+	b.await(`!document.getElementById("changed").checkVisibility()`)
+	b.open("/plants")
+	b.do(chromedp.Click(chromedp.CSS(".more summary")))
+	b.await(`document.querySelector(".more a").checkVisibility()`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.await(`!document.querySelector(".more").open`)
 	b.check("work")
 }
 
@@ -368,7 +387,7 @@ func TestRevocationInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.open("/sign-in")
 	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`document.querySelector(".tiles") !== null`)
+	b.await(`document.querySelector(".hero") !== null`)
 	h.revoke(store.Selector{Name: "operator"})
 	b.await(`location.pathname === "/sign-in"`)
 }

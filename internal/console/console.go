@@ -3,6 +3,7 @@
 package console
 
 import (
+	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
+	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/writepath"
 )
@@ -87,8 +89,8 @@ func (c *Console) Routes() ([]server.Route, error) {
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
 	}
-	change := func(path string, handle formHandler) server.Route {
-		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(handle)}
+	change := func(path string, handle formHandler, show faultPage) server.Route {
+		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(onPage(handle, show))}
 	}
 	routes := []server.Route{
 		{Method: "GET", Path: signInPath, Open: true, Linked: true, Handle: c.showSignIn},
@@ -118,20 +120,20 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Untimed: true, Handle: withForm(c.cancelImport)},
 
 		page("/credentials", c.showCredentials),
-		change("/credentials/mint", c.mintCredential),
-		change("/credentials/rotate", c.rotateCredential),
-		change("/credentials/revoke", c.revokeCredential),
+		change("/credentials/mint", c.mintCredential, c.credentialsWith),
+		change("/credentials/rotate", c.rotateCredential, c.credentialsWith),
+		change("/credentials/revoke", c.revokeCredential, c.credentialsWith),
 
 		page("/backups", c.showBackups),
-		change("/backups/start", c.startBackup),
-		change("/backups/verify", checkBackup(c.Operations.VerifyBackup)),
-		change("/backups/drill", checkBackup(c.Operations.DrillBackup)),
-		change("/backups/delete", c.deleteBackup),
+		change("/backups/start", c.startBackup, c.backupsWith),
+		change("/backups/verify", checkBackup(c.Operations.VerifyBackup), c.backupsWith),
+		change("/backups/drill", checkBackup(c.Operations.DrillBackup), c.backupsWith),
+		change("/backups/delete", c.deleteBackup, c.backupsWith),
 		{Method: "GET", Path: "/backups/{name}", Scope: all, Untimed: true, Handle: c.downloadBackup},
 
 		page("/webhooks", c.showWebhooks),
-		change("/webhooks/retry", changeDead("retry", c.Operations.RetryDead)),
-		change("/webhooks/drop", changeDead("drop", c.Operations.DropDead)),
+		change("/webhooks/retry", changeDead("retry", c.Operations.RetryDead), c.webhooksWith),
+		change("/webhooks/drop", changeDead("drop", c.Operations.DropDead), c.webhooksWith),
 
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
@@ -171,6 +173,16 @@ func withForm(handle formHandler) server.HandlerFunc {
 	}
 }
 
-func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: c.Operations.Settings()})
+// faultPage responds with a page that shows the error of a change; nil: none.
+type faultPage func(w http.ResponseWriter, r *http.Request, fault *plant.Error) error
+
+// onPage returns a formHandler that shows the page of the form again if the change is refused, with the reason.
+func onPage(handle formHandler, show faultPage) formHandler {
+	return func(w http.ResponseWriter, r *http.Request, form form) error {
+		err := handle(w, r, form)
+		if e, ok := errors.AsType[*plant.Error](err); ok && e.Code.Status() < http.StatusInternalServerError {
+			return show(w, r, e)
+		}
+		return err
+	}
 }

@@ -18,13 +18,55 @@ import (
 type credentials struct {
 	admin.CredentialPage
 
-	All    bool          // with expired and revoked ones
-	Minted *admin.Minted // with the secret, which no other page shows
-	Fault  string
-	Name   string // in the form with the fault
-	Scopes []string
-	Lives  []lifetime
-	Overs  []lifetime
+	Sessions []admin.Credential // of the console; the Credentials of the page are all others
+	Pager    pager
+	All      bool          // with expired and revoked ones
+	Minted   *admin.Minted // with the secret, which no other page shows
+	URL      string        // of the public operation
+	Fault    *plant.Error  // of the form
+	Form     newTokenForm
+	Scopes   []string
+	Lives    []lifetime
+	Overs    []lifetime
+}
+
+// CreatesWith reports whether the secret of a new token creates plants.
+func (credentials) CreatesWith(m admin.Minted) bool {
+	return slices.Contains(m.Scopes, auth.ScopeCreate.String())
+}
+
+// credentialTable is a table of the page: of sessions, or of all others.
+type credentialTable struct {
+	credentials
+
+	List []admin.Credential
+}
+
+// CanRotate reports whether the credential is a token of a client.
+func (credentialTable) CanRotate(c admin.Credential) bool {
+	return c.Kind == admin.KindToken && c.State == auth.StateValid && !isSession(c)
+}
+
+// Soon reports whether a client must get another credential soon.
+func (t credentialTable) Soon(c admin.Credential) bool {
+	const soon = 7 * day                         // as the warning of the overview
+	brief := c.ExpiresAt.Sub(c.CreatedAt) <= day // as above: nobody expects to renew it
+	return c.State == auth.StateValid && !c.ExpiresAt.IsZero() && time.Until(c.ExpiresAt) < soon && !brief
+}
+
+// newTokenForm has the values of the form of a new token.
+type newTokenForm struct {
+	Name, Lifetime string
+	Scopes         []string
+}
+
+// Chose reports whether the form has a scope.
+func (f newTokenForm) Chose(scope string) bool { return slices.Contains(f.Scopes, scope) }
+
+// isSession reports whether a sign-in to the console created the credential, or is its code.
+func isSession(t admin.Credential) bool {
+	return strings.HasPrefix(t.Name, sessionPrefix) && !t.ExpiresAt.IsZero() &&
+		t.ExpiresAt.Sub(t.CreatedAt) <= sessionTimeMax
 }
 
 // lifetime is a choice of a form.
@@ -63,43 +105,67 @@ func chosen(list []lifetime, value string) (time.Duration, error) {
 }
 
 func (c *Console) showCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.renderCredentials(w, r, http.StatusOK, credentials{})
+	return c.credentialsWith(w, r, nil)
+}
+
+func (c *Console) credentialsWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
+	return c.renderCredentials(w, r, view{Fault: fault}, credentials{})
 }
 
 // renderCredentials responds with the page of credentials, and adds the list to its content.
-func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, status int, content credentials) error {
+func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, v view, content credentials) error {
 	const credentialsOnPage = 40
-	q := r.URL.Query()
-	content.All = q.Has("all")
+	content.All = r.URL.Query().Has("all")
 	var err error
 	content.CredentialPage, err = c.Operations.Credentials(r.Context(), admin.CredentialQuery{
-		Cursor: q.Get("cursor"), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
+		Cursor: cursorOf(r), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
 	})
 	if err != nil {
 		return err
 	}
+	content.Pager = newPager(r, "credentials", "/credentials", len(content.Credentials), content.Next)
+	for _, t := range content.Credentials {
+		if isSession(t) {
+			content.Sessions = append(content.Sessions, t)
+		}
+	}
+	content.Credentials = slices.DeleteFunc(content.Credentials, isSession)
+	if content.Form.Name == "" && content.Fault == nil {
+		content.Form = newTokenForm{Lifetime: "90d", Scopes: []string{auth.ScopeCreate.String()}}
+	}
 	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
-	return c.render(w, r, status, "credentials", view{Title: "Credentials", Content: content})
+	content.URL = c.operationURL()
+	v.Title, v.Content = "Credentials", content
+	status := v.status()
+	if content.Fault != nil {
+		status = content.Fault.Code.Status()
+	}
+	return c.render(w, r, status, "credentials", v)
 }
 
 func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
-	scopes, err := auth.ParseScopes(strings.Join(form.Values["scope"], " "))
-	if err != nil {
-		return plant.InvalidInput("choose one or more scopes in the form")
-	}
-	n := admin.NewToken{Name: form.Get("name"), Scopes: scopes}
-	n.Lifetime, err = chosen(lifetimes, form.Get("lifetime"))
-	var minted admin.Minted
-	if err == nil {
-		minted, err = c.Operations.Mint(r.Context(), n, form.by)
-	}
+	given := newTokenForm{form.Get("name"), form.Get("lifetime"), form.Values["scope"]}
+	minted, err := c.mint(r, given, form)
 	if e, ok := errors.AsType[*plant.Error](err); ok {
-		return c.renderCredentials(w, r, e.Code.Status(), credentials{Fault: e.Message, Name: n.Name})
+		return c.renderCredentials(w, r, view{}, credentials{Fault: e, Form: given})
 	}
 	if err != nil {
 		return err
 	}
-	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
+	return c.renderCredentials(w, r, view{}, credentials{Minted: &minted})
+}
+
+// mint creates the token of a form.
+func (c *Console) mint(r *http.Request, given newTokenForm, form form) (admin.Minted, error) {
+	scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " "))
+	if err != nil {
+		return admin.Minted{}, plant.InvalidInput("choose one or more scopes in the form")
+	}
+	lifetime, err := chosen(lifetimes, given.Lifetime)
+	if err != nil {
+		return admin.Minted{}, err
+	}
+	return c.Operations.Mint(r.Context(), admin.NewToken{Name: given.Name, Scopes: scopes, Lifetime: lifetime}, form.by)
 }
 
 func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form form) error {
@@ -111,7 +177,7 @@ func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form 
 	if err != nil {
 		return err
 	}
-	return c.renderCredentials(w, r, http.StatusOK, credentials{Minted: &minted})
+	return c.renderCredentials(w, r, view{}, credentials{Minted: &minted})
 }
 
 func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, form form) error {

@@ -275,15 +275,21 @@ func (h *harness) adminConfig(metrics *prometheus.Registry) admin.Config {
 		Metrics: metrics,
 		Settings: func() []admin.Setting {
 			return []admin.Setting{
-				{Name: "listen", Value: "127.0.0.1:8080", Source: "default"},
-				{Name: "admin-listen", Value: "127.0.0.1:8081", Source: "default"},
-				{Name: "base-url", Value: "https://plants.example", Source: "/etc/plantstore/plantstore.yaml"},
-				{Name: "db", Value: "/var/lib/plantstore/plantstore.db", Source: "/etc/plantstore/plantstore.yaml"},
-				{Name: "backup-dir", Value: "/mnt/backup/plantstore", Source: "PLANTSTORE_BACKUP_DIR"},
-				{Name: "backup-every", Value: "24h0m0s", Source: "default"},
-				{Name: "body-max", Value: "64KiB", Source: "default"},
-				{Name: "cors-origins", Source: "default"},
-				{Name: "credential-rate", Value: "0", Source: "default", Reloadable: true},
+				{Name: "listen", Value: "127.0.0.1:8080", Source: "default", Group: "Common settings"},
+				{Name: "admin-listen", Value: "127.0.0.1:8081", Source: "default", Group: "Listeners"},
+				{Name: "base-url", Value: "https://plants.example", Source: "/etc/plantstore/plantstore.yaml", Group: "Listeners"},
+				{
+					Name: "db", Value: "/var/lib/plantstore/plantstore.db", Source: "/etc/plantstore/plantstore.yaml",
+					Group: "Common settings",
+				},
+				{
+					Name: "backup-dir", Value: "/mnt/backup/plantstore", Source: "PLANTSTORE_BACKUP_DIR",
+					Group: "Common settings",
+				},
+				{Name: "backup-every", Value: "24h0m0s", Source: "default", Group: "Durability and backups"},
+				{Name: "body-max", Value: "64KiB", Source: "default", Group: "Limits"},
+				{Name: "cors-origins", Source: "default", Group: "Listeners"},
+				{Name: "credential-rate", Value: "0", Source: "default", Reloadable: true, Group: "Limits"},
 			}
 		},
 	}

@@ -149,7 +149,7 @@ type fullPage struct {
 }
 
 // TestLayout shows that no page cuts an element, breaks a word, wraps a pill or a button, or scrolls sideways, at any
-// width of a window. Panels that open are open the second time.
+// width of a window, with its panels and dialogs open too.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	h := startFull(t)
@@ -176,9 +176,18 @@ func TestLayout(t *testing.T) {
 // checkLayout checks the open page at each width.
 func (b *browser) checkLayout(page, check string) {
 	b.t.Helper()
-	const openAll = `[...document.querySelectorAll("details")].map(d => { d.name = ""; d.open = true; }).length`
-	for _, opened := range []bool{false, true} {
-		if opened && evaluate[int](b, openAll) == 0 {
+	const openAll = `[...document.querySelectorAll("details")].map(d => { d.open = true; }).length`
+	const openDialog = `(i => {
+		const kinds = [...document.querySelectorAll("dialog")].map(d => [d.querySelector("form").action, d]);
+		const first = [...new Map(kinds).values()];
+		first[i]?.showPopover();
+		return first.length - i;
+	})(%d)`
+	for state := 0; ; state++ { // as the page is, with its panels open, and with each kind of dialog
+		if state == 1 && evaluate[int](b, openAll) == 0 {
+			continue
+		}
+		if state > 1 && evaluate[int](b, fmt.Sprintf(openDialog, state-2)) <= 0 {
 			return
 		}
 		for _, width := range layoutWidths {
@@ -186,7 +195,7 @@ func (b *browser) checkLayout(page, check string) {
 			b.await(fmt.Sprintf("innerWidth === %d", width))
 			if faults := evaluate[[]string](b, check); len(faults) > 0 {
 				const most = 12
-				b.t.Errorf("%s at %d px, panels open: %t: %d faults\n\t%s", page, width, opened, len(faults),
+				b.t.Errorf("%s at %d px, state %d: %d faults\n\t%s", page, width, state, len(faults),
 					strings.Join(faults[:min(most, len(faults))], "\n\t"))
 			}
 		}

@@ -1,17 +1,20 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 )
 
 // ranges are the times that the charts can show.
@@ -21,6 +24,10 @@ var ranges = []string{"15m", "1h", "6h", "24h"}
 type overview struct {
 	admin.State // its list of backups is at most 10 s old: the destination may be slow
 
+	Summary  []link // the parts of the sentence about the state
+	New      bool   // the store has no plant yet, so the page has Recent instead of tiles and charts
+	Recent   []admin.AuditEntry
+	URL      string // of the public operation
 	Tiles    []tile
 	Charts   []chart
 	Range    string
@@ -36,7 +43,10 @@ type tile struct {
 	Note  string `json:"note"`
 }
 
-type link struct{ Name, URL string }
+type link struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
 
 // warning is a state that needs the operator.
 type warning struct {
@@ -46,6 +56,15 @@ type warning struct {
 
 func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
+	if o.New {
+		const entries = 5
+		c.Audit.Flush(context.WithoutCancel(r.Context()))
+		page, err := c.Operations.Audit(r.Context(), admin.AuditQuery{Limit: entries})
+		if err != nil {
+			return err
+		}
+		o.Recent, o.URL = page.Entries, c.operationURL()
+	}
 	return c.render(w, r, http.StatusOK, "overview", view{Title: "Overview", Content: o})
 }
 
@@ -53,13 +72,15 @@ func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Pr
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
 	reload := o.Digest() != r.URL.Query().Get("shown")
-	return adminapi.Respond(w, http.StatusOK, map[string]any{"tiles": o.Tiles, "charts": o.Charts, "alert": reload})
+	return adminapi.Respond(w, http.StatusOK, map[string]any{
+		"tiles": o.Tiles, "charts": o.Charts, "summary": o.Summary, "alert": reload,
+	})
 }
 
 // Digest returns a digest of the parts of the page that the script does not replace.
 func (o overview) Digest() string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %t %q", o.Guarantee, o.Standby, o.Warnings)
+	fmt.Fprintf(h, "%q %t %t %q", o.Guarantee, o.Standby, o.New, o.Warnings)
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
@@ -70,9 +91,70 @@ func (c *Console) overview(r *http.Request) overview {
 	}
 	span, _ := time.ParseDuration(o.Range) // all ranges are valid
 	o.Warnings = c.warnings(o.State)
+	ofChart := func(w warning) bool { return strings.HasPrefix(w.Object.URL, "#") }
+	o.New = o.Ready && o.Plants != nil && *o.Plants == 0 && !slices.ContainsFunc(o.Warnings, ofChart) &&
+		c.isEmpty(r.Context())
+	o.Summary = c.summary(o)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
 	o.Tiles = c.tiles(o)
 	return o
+}
+
+// isEmpty reports whether the store has no plants: the number in the metrics may be older, or an estimate.
+func (c *Console) isEmpty(ctx context.Context) bool {
+	page, err := c.Operations.Plants(ctx, admin.PageQuery{Limit: 1})
+	return err == nil && len(page.Plants) == 0
+}
+
+// summary returns the parts of the sentence about the state of the store: what it has, and what needs the operator.
+func (c *Console) summary(o overview) (parts []link) {
+	add := func(text, url string) { parts = append(parts, link{text, url}) }
+	if n := len(o.Warnings); n > 0 {
+		add(counted(n, "warning"), "#warnings")
+	}
+	switch {
+	case o.New:
+		add("no plants yet", "/plants")
+	case o.Plants != nil && *o.Plants > 0:
+		add(counted(int(*o.Plants), "plant"), "/plants")
+	}
+	switch last := o.LastBackup; {
+	case !o.Backups && o.StoreBytes != nil: // a file
+		add("no backups", settingLink("backup-dir").URL)
+	case !o.Backups:
+	case last != nil && backup.IsBucket(last.Location):
+		add("copied to the bucket "+formatAgo(c.now().Sub(last.At)), "/backups")
+	case last != nil:
+		add("backed up "+formatAgo(c.now().Sub(last.At)), "/backups")
+	case o.BackupsError != "":
+		add("backups unknown", "/backups")
+	default:
+		add("no backup yet", "/backups")
+	}
+	failing, deliveries := 0, c.Operations.Deliveries()
+	for _, s := range deliveries {
+		if s.Gone || s.Failures > 0 {
+			failing++
+		}
+	}
+	switch {
+	case failing > 0:
+		add(counted(failing, "webhook")+" failing", "/webhooks")
+	case len(deliveries) > 0:
+		add(counted(len(deliveries), "webhook"), "/webhooks")
+	}
+	if n := o.CredentialsExpiring; n > 0 {
+		add(counted(int(n), "credential")+" about to expire", "/credentials")
+	}
+	return parts
+}
+
+// counted returns a number of things, such as 2 plants.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return formatCount(float64(n)) + " " + thing + "s"
 }
 
 const (

@@ -160,7 +160,7 @@ func TestDraw(t *testing.T) {
 // TestCreateLatency shows that the tile and the legend of the chart have the same name and value for every range.
 func TestCreateLatency(t *testing.T) {
 	t.Parallel()
-	h := start(t)
+	h := start(t, stored(1, "Rosa", plantTag("shrub")))
 	c := h.signIn(h.admin)
 	h.console.AddSample(0.08, false)
 	h.console.AddSample(0.02, false) // in the same part of the chart as the one before

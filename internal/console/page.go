@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,14 +38,23 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type view struct {
 	Title   string
 	Content any
-	Notice  string // the result of a change; empty: one of notices, or none
+	Notice  string       // the result of a change; empty: one of notices, or none
+	Fault   *plant.Error // why a change was refused; nil: none was
 
 	// render sets the fields below.
-	First   bool // the first page of a list
 	Nav     []page
-	Current string // path of the page in Nav
-	Who     string // name of the credential; empty: not signed in
+	Current string    // path of the page in Nav
+	Who     string    // name of the credential; empty: not signed in
+	Until   time.Time // the latest end of the session
 	Version string
+}
+
+// status returns the status of the page.
+func (v view) status() int {
+	if v.Fault != nil {
+		return v.Fault.Code.Status()
+	}
+	return http.StatusOK
 }
 
 // notices are the results of changes, by the parameter done of the page that shows them.
@@ -97,6 +107,12 @@ var functions = template.FuncMap{
 		return texts
 	},
 
+	"dialog":        newDialog,
+	"credentialsOf": func(c credentials, list []admin.Credential) credentialTable { return credentialTable{c, list} },
+	"duration":      formatEvery,
+	"fold":          fold,
+	"clock":         func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
+
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
 
@@ -105,8 +121,29 @@ func (c *Console) ago(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	const layout = `<time data-ago datetime="` + time.RFC3339Nano + `" title="2006-01-02 15:04:05 UTC">`
-	return template.HTML(t.UTC().Format(layout) + formatAgo(c.now().Sub(t)) + "</time>")
+	return timeElement(t, "data-ago", formatAgo(c.now().Sub(t)))
+}
+
+// timeElement returns the element of a time. The script writes its text again, in the form that an attribute names.
+func timeElement(t time.Time, attribute, text string) template.HTML {
+	const layout = ` datetime="` + time.RFC3339Nano + `" title="2006-01-02 15:04:05 UTC">`
+	return template.HTML("<time " + attribute + t.UTC().Format(layout) + text + "</time>")
+}
+
+// dialog is a question before a change: its name, its effect, and a way back.
+type dialog struct {
+	ID, Action         string // of the form
+	Verb, Name, Effect string
+	Fields             [][2]string // of the form, which are hidden
+}
+
+// newDialog returns the dialog of a form with fields, each a name and a value.
+func newDialog(id, action, verb, name, effect string, fields ...any) dialog {
+	d := dialog{ID: id, Action: action, Verb: verb, Name: name, Effect: effect}
+	for pair := range slices.Chunk(fields, 2) {
+		d.Fields = append(d.Fields, [2]string{fmt.Sprint(pair[0]), fmt.Sprint(pair[1])})
+	}
+	return d
 }
 
 // formatAgo returns an age, such as "3 days ago"; a negative one is a time in the future, such as "in 3 days".
@@ -171,10 +208,12 @@ func staticRoutes() ([]server.Route, error) {
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	v.Current, v.Version = "/"+section, c.Version
-	q := r.URL.Query()
-	v.First, v.Notice = q.Get("cursor") == "", cmp.Or(v.Notice, notices[q.Get("done")])
+	v.Notice = cmp.Or(v.Notice, notices[r.URL.Query().Get("done")])
 	if principal, err := c.session(r); err == nil {
 		v.Who = principal.Name
+		if found, ok := c.sessions.find(c.cookieOf(r), c.now()); ok {
+			v.Until = found.began.Add(sessionTimeMax)
+		}
 		for _, p := range pages {
 			if principal.Scopes&p.scopes != 0 {
 				v.Nav = append(v.Nav, p)
@@ -253,6 +292,22 @@ func remedyOf(e *plant.Error) string {
 		return "Try again in a moment. The overview shows the state of the store."
 	}
 	return ""
+}
+
+// formatEvery returns an interval, such as "day" or "6 hours".
+func formatEvery(d time.Duration) string {
+	for _, u := range []struct {
+		name string
+		d    time.Duration
+	}{{"day", day}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		switch {
+		case d == u.d:
+			return u.name
+		case d%u.d == 0:
+			return counted(int(d/u.d), u.name)
+		}
+	}
+	return d.String()
 }
 
 // formatBytes returns a size in binary units.

@@ -12,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // want fails the test unless a response has a status and contains the texts.
@@ -47,12 +50,23 @@ func TestPlantPages(t *testing.T) {
 	c := h.signIn(h.admin)
 	first := c.get("/plants")
 	first.want(t, 200, `<a href="/plants/50">`, "2026-11-21T09:30:00Z")
-	next := regexp.MustCompile(`href="(/plants\?[^"]*cursor=[^"]*)"`).FindStringSubmatch(first.body)
-	if next == nil {
-		t.Fatal("the first page has no link to the next one")
+	second := c.follow(first, "Next")
+	second.want(t, 200, `<a href="/plants/51">`, `<a href="/plants/100">`, "51–100 of 120")
+	third := c.follow(second, "Next")
+	third.want(t, 200, `<a href="/plants/101">`, "101–120 of 120", ">First page<")
+	if strings.Contains(third.body, ">Next<") {
+		t.Error("the last page has a next one")
 	}
-	second := c.get(strings.ReplaceAll(next[1], "&amp;", "&"))
-	second.want(t, 200, `<a href="/plants/51">`, `<a href="/plants/100">`, "First page")
+	for name, body := range map[string]string{
+		"second": c.follow(third, "Previous").body, "first": c.follow(c.follow(third, "Previous"), "Previous").body,
+	} {
+		if want := map[string]string{"second": second.body, "first": first.body}[name]; want != body {
+			t.Errorf("back on the %s page: (-want +got)\n%s", name, cmp.Diff(want, body))
+		}
+	}
+	c.follow(third, "First page").want(t, 200, `<a href="/plants/50">`)
+	c.get("/plants?at=x&back=y&back=1.z").want(t, 200, `<a href="/plants/50">`)
+	c.get("/plants?at=-7.x").want(t, 400, "cursor must be the next of an earlier page")
 	c.get("/plants?name=ROSA+12").want(t, 200, "Rosa 12<", "Rosa 120<", "2 found")
 	c.get("/plants?name=none").want(t, 200, "No plants found.")
 	c.get("/plants?tag=odd").want(t, 200, "The first 50 matches.", "Rosa 99<")
@@ -91,7 +105,7 @@ func TestLinksKeepTheSearch(t *testing.T) {
 	h := start(t, append(manyPlants(120), stored(900, "Quercus & robur", plantTag("odd")))...)
 	c := h.signIn(h.admin)
 	for pattern, want := range map[string]string{
-		`href="(/plants\?[^"]*cursor=[^"]*)"`:             "Rosa 119<",
+		`href="(/plants\?at=[^"]*)">Next`:                 "Rosa 119<",
 		`href="(/plants/export\?format=jsonl&amp;[^"]*)"`: `"id":119,"name":"Rosa 119","tag":"odd"`,
 	} {
 		link := regexp.MustCompile(pattern).FindStringSubmatch(c.get("/plants?name=ROSA&tag=odd").body)
@@ -180,7 +194,7 @@ func TestCredentialsPage(t *testing.T) {
 	c := h.signIn(h.admin)
 	mint := url.Values{"name": {"shop"}, "scope": {"plants:create", "plants:read"}, "lifetime": {"90d"}}
 	res := c.post("/credentials/mint", mint)
-	res.want(t, 200, "It is not shown again")
+	res.want(t, 200, "It is not shown again", "curl https://plants.example/plants")
 	secret := regexp.MustCompile(`pst_\w{49}`).FindString(res.body)
 	p, err := h.store.Authenticate(t.Context(), secret)
 	if err != nil || p.Name != "shop" || p.Scopes != auth.ScopeCreate|auth.ScopeRead {
@@ -189,7 +203,11 @@ func TestCredentialsPage(t *testing.T) {
 	if strings.Contains(c.get("/credentials").body, secret) {
 		t.Error("the list has the secret")
 	}
-	c.post("/credentials/mint", mint).want(t, 409, "a valid token has the name")
+	// The form keeps what was entered.
+	c.post("/credentials/mint", mint).want(t, 409, "a valid token has the name", `value="shop"`,
+		`value="plants:read" checked`, `<option value="90d" selected>`)
+	c.post("/credentials/mint", url.Values{"name": {"y"}, "lifetime": {"30d"}}).want(t, 400, `value="y"`,
+		`<option value="30d" selected>`, `value="plants:create">`)
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"console"}, "lifetime": {"1d"}}).want(t, 400)
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"plants"}, "lifetime": {"1d"}}).want(t, 400)
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"admin"}, "lifetime": {"9999d"}}).want(t, 400)
@@ -206,8 +224,45 @@ func TestCredentialsPage(t *testing.T) {
 		t.Errorf("got %d to %q", res.status, res.Header.Get("Location"))
 	}
 	h.awaitInvalid(rotated)
-	c.post("/credentials/revoke", url.Values{"id": {"99999"}}).want(t, 404)
+	c.post("/credentials/revoke", url.Values{"id": {"99999"}}).want(t, 404, `role="alert"`,
+		"no such token, or it is already revoked", "Valid credentials")
 	c.get("/credentials?all=1").want(t, 200, "revoked", "expired")
+}
+
+// TestSessionsAndClients separates the tokens of sessions from those of clients, and marks the clients' tokens that
+// expire within a week.
+func TestSessionsAndClients(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	now := time.Now()
+	for name, days := range map[string]int{"soon": 6, "later": 8, "brief": 1} {
+		created := now
+		if name != "brief" {
+			created = now.Add(-48 * time.Hour)
+		}
+		h.create(auth.Token{
+			Name: name, Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeCreate, CreatedAt: created,
+			ExpiresAt: now.AddDate(0, 0, days),
+		})
+	}
+	c := &client{h: h}
+	if res := c.post("/sign-in", url.Values{"credential": {h.code(now)}}); res.status != 303 {
+		t.Fatalf("sign in: got %d", res.status)
+	}
+	clients, sessions, found := strings.Cut(c.get("/credentials").body, `id="sessions"`)
+	const name = `<strong><bdi class="breaks">console-`
+	if !found || !strings.Contains(sessions, name) || strings.Contains(clients, name) {
+		t.Errorf("got the clients %s and the sessions %s", clients, sessions)
+	}
+	for name, want := range map[string]bool{"soon": true, "later": false, "brief": false} {
+		row := regexp.MustCompile(`(?s)<tr>\s*<td><strong><bdi class="breaks">` + name + `<.*?</tr>`).FindString(clients)
+		if got := strings.Contains(row, `<span class="state warn"><time`); row == "" || got != want {
+			t.Errorf("%s: marked %t, want %t: %s", name, got, want, row)
+		}
+	}
+	if strings.Contains(sessions, "Rotate") || strings.Contains(sessions, `state warn"><time`) {
+		t.Errorf("the sessions can be rotated or are marked: %s", sessions)
+	}
 }
 
 // awaitInvalid waits until a token is invalid.
@@ -229,7 +284,7 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	h := start(t, manyPlants(3)...)
 	c := h.signIn(h.admin)
-	c.get("/backups").want(t, 200, "No backup yet.")
+	c.get("/backups").want(t, 200, "No backup yet.", "every hour", "keeps the last 3 and all manual ones")
 	c.post("/backups/start", url.Values{})
 	h.awaitJobs()
 	page := c.get("/backups")
@@ -251,6 +306,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	c.get("/backups/..%2f..%2fetc%2fpasswd").want(t, 404)
+	c.post("/backups/verify", url.Values{"name": {"none.db"}}).want(t, 404, `role="alert"`, "All backups", link[1])
 	if res := c.post("/backups/delete", url.Values{"name": {link[1]}}); res.status != 303 {
 		t.Errorf("delete: got %d, %s", res.status, res.body)
 	}
@@ -295,6 +351,69 @@ func (h *harness) awaitJobs() {
 	}
 }
 
+// follow returns the page of a link with a text.
+func (c *client) follow(page response, text string) response {
+	c.h.t.Helper()
+	link := regexp.MustCompile(`href="([^"]*)">` + regexp.QuoteMeta(text) + `<`).FindStringSubmatch(page.body)
+	if link == nil {
+		c.h.t.Fatalf("the page has no link %s", text)
+	}
+	return c.get(html.UnescapeString(link[1]))
+}
+
+// TestAuditFilter selects entries by event, actor and day, and keeps the selection on the next page.
+func TestAuditFilter(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for i := range 60 {
+		by := audit.Actor{Kind: audit.User, ID: fmt.Sprint(1000 + i%2), Name: []string{"alice", "bob"}[i%2]}
+		event := audit.Event{
+			Time: time.Date(2026, 1, 1+i/30, 0, 0, i, 0, time.UTC), Action: audit.ServerReload, Origin: audit.Origin{Actor: by},
+			Details: []audit.Detail{{Key: "n", Value: fmt.Sprintf("<%d>", i)}},
+		}
+		if err := h.engine.AppendAudit(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := h.signIn(h.admin)
+	sequences := func(page response) (list []string) {
+		for _, match := range regexp.MustCompile(`<tr><td class="num">(\d+)<`).FindAllStringSubmatch(page.body, -1) {
+			list = append(list, match[1])
+		}
+		return list
+	}
+	for query, want := range map[string]int{
+		"action=server": 50, "action=server.reload&actor=alice": 30, "actor=1001&since=2026-01-02": 15,
+		"since=2026-01-01&until=2026-01-01": 30, "until=2025-12-31": 0, "action=token&until=2026-01-02": 0, "actor=nobody": 0,
+	} {
+		if got := sequences(c.get("/audit?" + query)); len(got) != want {
+			t.Errorf("%s: got the entries %v, want %d", query, got, want)
+		}
+	}
+	page := c.get("/audit?action=server.reload&until=2026-01-02")
+	page.want(t, 200, `<option selected>server.reload</option>`, `value="2026-01-02"`,
+		`href="/audit?action=server.reload"`, `href="/audit?actor=bob"`, "&lt;59&gt;", "1–50")
+	if next := c.follow(page, "Next"); len(sequences(next)) != 10 {
+		t.Errorf("next page: got the entries %v, want 10", sequences(next))
+	}
+	c.get("/audit?since=monday").want(t, 400,
+		"the first day must have the form 2026-11-22; got &#34;monday&#34;", `value="monday"`)
+	c.get("/audit?until=9999-12-31").want(t, 200)
+}
+
+// TestFold shows the details of an entry while they are short, and folds the others.
+func TestFold(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	details := []audit.Detail{{Key: "file", Value: "a.db"}, {Key: "reason", Value: strings.Repeat("long ", 40)}}
+	event := audit.Event{Time: time.Now(), Action: audit.ServerReload, Details: details}
+	if err := h.engine.AppendAudit(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	c := h.signIn(h.admin)
+	c.get("/audit?action=server.reload").want(t, 200, `<bdi class="breaks">a.db</bdi>`, "<summary>1 more</summary>")
+}
+
 func TestAuditPages(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -302,14 +421,12 @@ func TestAuditPages(t *testing.T) {
 	for i := range 60 {
 		h.mint(fmt.Sprintf("token-%d", i), auth.ScopeRead)
 	}
-	c.get("/audit").want(t, 200, "token-59<", "Older")
-	older := regexp.MustCompile(`href="(/audit\?cursor=[\w-]+)"`).FindStringSubmatch(c.get("/audit").body)
-	if older == nil {
-		t.Fatal("no link to older entries")
-	}
-	c.get(older[1]).want(t, 200, "token-1<", "Newest")
-	c.get("/audit?cursor=x").want(t, 400)
-	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default")
+	first := c.get("/audit")
+	first.want(t, 200, "token-59<")
+	c.follow(first, "Next").want(t, 200, "token-1<", ">Previous<")
+	c.get("/audit?at=50.x").want(t, 400)
+	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default", `<h2 id="changed">Changed (3)</h2>`,
+		`<h2 id="group-limits">Limits (2)</h2>`)
 	c.get("/reference").want(t, 200, "https://plants.example/openapi.json")
 }
 
@@ -341,6 +458,34 @@ func TestPageHeaders(t *testing.T) {
 			t.Errorf("%s: the page has inline %q", path, inline)
 		}
 	}
+}
+
+// TestNewStore shows what to try and what happened instead of zeros, until the store has a plant.
+func TestNewStore(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	page := c.get("/")
+	page.want(t, 200, "What to try", "curl https://plants.example/plants", "What happened", "token.create",
+		`<a href="/plants">no plants yet</a>, <a href="/backups">no backup yet</a>.`)
+	live := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page.body)
+	if live == nil || strings.Contains(page.body, "tile-plants") || c.alert(html.UnescapeString(live[1])) {
+		t.Fatalf("got %s", page.body)
+	}
+	c.post("/plants/new", url.Values{"id": {"1"}, "name": {"Rosa"}})
+	if !c.alert(html.UnescapeString(live[1])) {
+		t.Error("the page is not loaded again after the first plant")
+	}
+	for end := time.Now().Add(wait); !strings.Contains(c.get("/").body, `<a href="/plants">1 plant</a>`); {
+		if time.Now().After(end) {
+			t.Fatal("the summary does not count the plant")
+		}
+	}
+	c.get("/").want(t, 200, "tile-plants")
+	c.post("/backups/start", url.Values{})
+	h.awaitJobs()
+	h.deliveries = map[int64]webhook.Status{1: {Failures: 2, Reason: "status 500"}, 2: {Gone: true}, 3: {}}
+	c.get("/").want(t, 200, `<a href="/webhooks">2 webhooks failing</a>`)
 }
 
 // The overview and its update show the samples of the metrics.

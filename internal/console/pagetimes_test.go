@@ -113,7 +113,7 @@ func timePages(t *testing.T, h *harness) {
 	if first > pageTimeMax {
 		t.Errorf("the first page: %s, want at most %s", first, pageTimeMax)
 	}
-	next := regexp.MustCompile(`href="(/plants\?[^"]*cursor=[^"]*)"`).FindStringSubmatch(page)
+	next := regexp.MustCompile(`href="(/plants\?at=[^"]*)">Next`).FindStringSubmatch(page)
 	if next == nil {
 		t.Fatal("the first page of plants has no link to the next one")
 	}

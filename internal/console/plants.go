@@ -24,6 +24,8 @@ type plantList struct {
 	admin.Page
 
 	Name, Tag string // of the search; empty: all plants
+	ID        string // of the form, if it is none
+	Pager     pager
 	End       *admin.SearchEnd
 	CanCreate bool
 	Query     template.URL // the search as a query, for the links; html/template would escape a string again
@@ -33,7 +35,7 @@ type plantList struct {
 // searchOf returns the search of a request.
 func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
 	values := r.URL.Query()
-	q = admin.SearchQuery{Name: values.Get("name"), Cursor: values.Get("cursor"), Limit: plantsOnPage}
+	q = admin.SearchQuery{Name: values.Get("name"), Cursor: cursorOf(r), Limit: plantsOnPage}
 	if tag := values.Get("tag"); tag != "" {
 		q.Tag = plant.Tagged(tag)
 	}
@@ -41,20 +43,23 @@ func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
 }
 
 func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
+	var fault *plant.Error
+	id := strings.TrimSpace(r.URL.Query().Get("id"))
+	if id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
-		if err != nil {
-			return plant.InvalidQuery("id must be a 64-bit integer; got %q", id)
+		if err == nil {
+			redirect(w, "/plants/"+strconv.FormatInt(n, 10))
+			return nil
 		}
-		redirect(w, "/plants/"+strconv.FormatInt(n, 10))
-		return nil
+		fault = plant.InvalidQuery("id must be a 64-bit integer; got %.100q", id)
 	}
 	q, search := searchOf(r)
-	list := plantList{Name: q.Name, CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
+	list := plantList{Name: q.Name, ID: id, CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, _ = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
-	if n := c.Operations.Metrics().Plants; n != nil {
-		list.Total = formatCount(float64(*n)) + " stored"
+	all := c.Operations.Metrics().Plants
+	if all != nil {
+		list.Total = formatCount(float64(*all)) + " stored"
 	}
 	var err error
 	if search {
@@ -70,7 +75,12 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	if err != nil {
 		return err
 	}
-	return c.render(w, r, http.StatusOK, "plants", view{Title: "Plants", Content: list})
+	list.Pager = newPager(r, "plants", "/plants", len(list.Plants), list.Next)
+	if all != nil && !search {
+		list.Pager.All = *all
+	}
+	v := view{Title: "Plants", Content: list, Fault: fault}
+	return c.render(w, r, v.status(), "plants", v)
 }
 
 // streamPlants streams a search for the script.

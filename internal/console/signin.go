@@ -116,7 +116,7 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 	_, err := c.Operations.Revoke(ctx, admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(code)}}, by)
 	if err == nil {
 		m, err = c.Operations.Mint(
-			ctx, admin.NewToken{Name: "console-" + suffix(), Scopes: scopes, Lifetime: sessionTimeMax}, by,
+			ctx, admin.NewToken{Name: sessionPrefix + suffix(), Scopes: scopes, Lifetime: sessionTimeMax}, by,
 		)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {

@@ -146,7 +146,7 @@ func TestLinkFromOtherSiteInBrowser(t *testing.T) {
 		}
 	}
 	b.open("/") // the sign-out of the other site had no effect
-	b.await(`document.querySelector(".tiles") !== null`)
+	b.await(`document.querySelector(".hero") !== null`)
 	b.open("/none")
 	if text := b.main(); !strings.HasPrefix(text, "404 Not Found this path does not exist on the admin listener") {
 		t.Errorf("an unknown path: the page has %q", text)
@@ -233,5 +233,5 @@ func TestOverviewReturnsInBrowser(t *testing.T) {
 	b.await(`document.querySelector(".state").innerText.includes("The server does not respond")`)
 	b.await(connection(lostText))
 	g.unlock()
-	b.await(`document.querySelector(".state").innerText === "Accepts plants" && ` + connection(""))
+	b.await(`document.querySelector(".state").innerText === "Needs attention" && ` + connection(""))
 }

@@ -17,27 +17,30 @@ import (
 type webhooks struct {
 	admin.DeadLetterPage
 
-	List []admin.Webhook
+	List  []admin.Webhook
+	Pager pager
 }
 
 // deadOnPage is the number of dead letters on a page.
 const deadOnPage = 50
 
 func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	q := r.URL.Query()
+	return c.webhooksWith(w, r, nil)
+}
+
+func (c *Console) webhooksWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
 	list, err := c.Operations.Webhooks(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	if err != nil {
 		return err
 	}
-	dead, err := c.Operations.DeadLetters(
-		r.Context(), admin.ListQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
-	)
+	dead, err := c.Operations.DeadLetters(r.Context(), admin.ListQuery{Cursor: cursorOf(r), Limit: deadOnPage})
 	if err != nil {
 		return err
 	}
-	return c.render(w, r, http.StatusOK, "webhooks", view{
-		Title: "Webhooks", Notice: deadNotice(q), Content: webhooks{dead, list.Webhooks},
-	})
+	v := view{Title: "Webhooks", Notice: deadNotice(r.URL.Query()), Fault: fault, Content: webhooks{
+		dead, list.Webhooks, newPager(r, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next),
+	}}
+	return c.render(w, r, v.status(), "webhooks", v)
 }
 
 // deadNotice returns the result of a change of dead letters; empty without one.

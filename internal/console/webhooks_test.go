@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"html"
 	"net/url"
 	"regexp"
 	"strings"
@@ -85,16 +86,16 @@ func TestWebhookPages(t *testing.T) {
 	}}
 	first := c.get("/webhooks")
 	first.want(t, 200, "https://a.example/e<", "2026-11-22T09:30:00Z", "7 attempts failed", "status 503",
-		`<td class="num" data-label="Dead letters">60</td>`, `<a href="/plants/-30">`, "status 549<", "Next page")
+		`<td class="num" data-label="Dead letters">60</td>`, `<a href="/plants/-30">`, "status 549<", ">Next<", "1–50")
 	if strings.Contains(first.body, "secret") || strings.Contains(first.body, "status 550<") {
 		t.Errorf("the first page has a secret or too many dead letters: %s", first.body)
 	}
-	next := regexp.MustCompile(`href="(/webhooks\?cursor=[^"]*)"`).FindStringSubmatch(first.body)
+	next := regexp.MustCompile(`href="(/webhooks\?at=[^"]*)"`).FindStringSubmatch(first.body)
 	if next == nil {
 		t.Fatal("the first page has no link to the next one")
 	}
-	c.get(next[1]).want(t, 200, "status 550<", "status 559<", "First page")
-	c.get("/webhooks?cursor=x").want(t, 400, "cursor must be the next of an earlier page")
+	c.get(html.UnescapeString(next[1])).want(t, 200, "status 550<", "status 559<", ">Previous<", "51–60")
+	c.get("/webhooks?at=50.x").want(t, 400, "cursor must be the next of an earlier page")
 
 	post := func(path, to string, form url.Values) {
 		t.Helper()
@@ -137,8 +138,8 @@ func TestWebhooksInBrowser(t *testing.T) {
 	b.await(`document.body.innerText.includes("1 dead letter is due now.")`)
 	b.await(`!document.body.innerText.includes("status 501")`)
 	b.do(
-		chromedp.Click(chromedp.CSS(`summary[aria-label="Drop all dead letters"]`)),
-		chromedp.Click(chromedp.CSS(`details[open] button.danger`)),
+		chromedp.Click(chromedp.CSS(`button[aria-label="Drop all dead letters"]`)),
+		chromedp.Click(chromedp.CSS(`dialog:popover-open button.danger`)),
 	)
 	b.await(`document.body.innerText.includes("2 dead letters were removed.")`)
 	b.await(`document.body.innerText.includes("No dead letters.")`)

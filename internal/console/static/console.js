@@ -78,6 +78,15 @@ function watchPointer(figure) {
   });
 }
 
+function showSummary(parts) {
+  document.querySelector("[data-summary]").replaceChildren(...parts.flatMap((part, i) => {
+    const link = document.createElement("a");
+    link.href = part.url;
+    link.textContent = part.name;
+    return i > 0 ? [", ", link] : [link];
+  }), ".");
+}
+
 const liveEvery = 5000; // ms
 
 async function keepCurrent(section) {
@@ -98,6 +107,7 @@ async function keepCurrent(section) {
         box.querySelector(".value").textContent = tile.value;
         box.querySelector(".note").textContent = tile.note;
       }
+      showSummary(live.summary);
       live.charts.forEach(showChart);
       text.textContent = known;
     } catch {
@@ -244,7 +254,34 @@ function searchAsYouType(form) {
 const searchForm = document.querySelector("[data-search]");
 if (searchForm) searchAsYouType(searchForm);
 
+// Settings.
+
+const filter = document.querySelector("[data-filter]");
+if (filter) {
+  filter.hidden = filter.labels[0].hidden = false;
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase().split(/\s+/);
+    for (const section of document.querySelectorAll("[data-filtered]")) {
+      const rows = [...section.querySelectorAll("tbody tr")];
+      for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+      section.hidden = rows.every((row) => row.hidden) && filter.value !== "";
+    }
+  });
+}
+
 // Other pages.
+
+// A menu closes like a dialog: with Escape, and with a click elsewhere.
+addEventListener("keydown", (event) => {
+  const menu = document.querySelector("details.more[open]");
+  if (event.key !== "Escape" || !menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
+addEventListener("click", (event) => {
+  const menu = document.querySelector("details.more[open]");
+  if (menu && !menu.contains(event.target)) menu.open = false;
+});
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   const secret = document.getElementById(button.dataset.copy);

@@ -51,7 +51,7 @@
     }
     if (p === document.body && beyond(box, { left: 0, right: wide })) say("outside of the window", e);
     if (style(e).textOverflow === "ellipsis" && e.scrollWidth > e.clientWidth + slack && !e.title) say("shortened without a title", e);
-    const holder = e.parentElement.closest("td, th, .card, .more > div, main, header");
+    const holder = e.parentElement.closest("dialog, td, th, .card, .more > div, main, header");
     if (e.matches(controls) && holder && beyond(box, holder.getBoundingClientRect())) say("over the edge of " + name(holder), e);
     if (e.matches("a[href], button, summary, select, textarea, input") && !inSentence(e)) {
       const { width, height } = (e.closest("label") || e).getBoundingClientRect();

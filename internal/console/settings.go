@@ -1,0 +1,38 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/auth"
+	"plantstore/internal/config"
+)
+
+// settingGroup is a table of the page of settings.
+type settingGroup struct {
+	ID, Title string
+	Settings  []admin.Setting
+}
+
+// showSettings shows the settings that differ from the defaults, and then the others by group. Each setting is on the
+// page once, because links have its name.
+func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	changed, groups := settingGroup{ID: "changed", Title: "Changed"}, []settingGroup{}
+	for _, s := range c.Operations.Settings() {
+		i := slices.IndexFunc(groups, func(g settingGroup) bool { return g.Title == s.Group })
+		switch {
+		case s.Source != config.Default:
+			changed.Settings = append(changed.Settings, s)
+		case i >= 0:
+			groups[i].Settings = append(groups[i].Settings, s)
+		default:
+			id := "group-" + strings.ToLower(strings.ReplaceAll(s.Group, " ", "-"))
+			groups = append(groups, settingGroup{id, s.Group, []admin.Setting{s}})
+		}
+	}
+	slices.SortFunc(groups, func(a, b settingGroup) int { return strings.Compare(a.Title, b.Title) })
+	content := append([]settingGroup{changed}, groups...)
+	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: content})
+}
