@@ -203,7 +203,7 @@ function searchAsYouType(form) {
     const current = (running = new AbortController());
     let hits = 0, fresh = true, told = 0;
     stop.hidden = false;
-    pager.hidden = true;
+    if (pager) pager.hidden = true;
     history.replaceState(null, "", "/plants?" + query); // a link to this search, also after a reload
     for (const link of exports) link.search = "format=" + new URLSearchParams(link.search).get("format") + "&" + query;
     empty.hidden = true;
