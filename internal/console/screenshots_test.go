@@ -124,6 +124,9 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("it writes images only with -update")
 	}
 	h := startNursery(t)
+	h.backups.Start()
+	failing := h.deliveries // on the page of webhooks; the overview shows a day without failures
+	h.deliveries = map[int64]webhook.Status{1: failing[1]}
 	b := startBrowser(t, h)
 	b.open("/sign-in")
 	b.capture("sign-in")
@@ -153,8 +156,13 @@ func TestScreenshots(t *testing.T) {
 		}},
 		{"import", "/import", nil},
 		{"credentials", "/credentials", nil},
-		{"backups", "/backups", nil},
-		{"webhooks", "/webhooks", nil},
+		{"backups", "/backups", func() { // the directory is one of the test
+			b.await(`[...document.querySelectorAll(".lead bdi")].every(e => e.textContent = "/mnt/backup/plantstore")`)
+		}},
+		{"webhooks", "/webhooks", func() {
+			h.deliveries = failing
+			b.open("/webhooks")
+		}},
 		{"audit", "/audit", nil},
 		{"settings", "/settings", nil},
 		{"api", "/reference", nil},
