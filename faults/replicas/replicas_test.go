@@ -33,7 +33,7 @@ var (
 	earlyAnswer = rig.Weakness{
 		File: rig.EarlyAnswer.File,
 		Old:  rig.EarlyAnswer.Old,
-		New: "\tb.outcomes = make([]Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
+		New: "\tb.outcomes = make([]store.Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
 			"\ttime.Sleep(50 * time.Millisecond)\n\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
 	}
 )
