@@ -189,18 +189,20 @@ func randomPlant(random *rand.Rand, number, n int64) (id int64, c content) {
 func (l *load) sendUntilFinal(ctx context.Context, random *rand.Rand, id int64, c content) {
 	const tries = 30 // more than the restarts within one request of the slowest client
 	at := random.IntN(replicasMax)
-	noResponse := false // from a replica that was stopped gracefully
+	var lost *operation // without a response from a replica that was stopped gracefully
 	for range tries {
 		r := l.cluster.replica(at)
 		o := r.plants.send(ctx, id, c)
 		l.record(&o, r)
-		if o.outcome == replayed && noResponse && id < sharedFirst {
-			l.report(fmt.Errorf("plant %d: a replica that was stopped gracefully stored it and sent no response", id))
+		if o.outcome == replayed && lost != nil && id < sharedFirst {
+			l.report(fmt.Errorf("a replica that was stopped gracefully stored a plant and sent no response: %s", lost))
 		}
 		if o.outcome.final() || o.outcome == unexpected {
 			return
 		}
-		noResponse = o.outcome == unknown && r.mustRespond()
+		if lost = nil; o.outcome == unknown && o.status == 0 && r.mustRespond() {
+			lost = &o
+		}
 		at = (at + 1 + random.IntN(replicasMax-1)) % replicasMax
 	}
 	l.report(fmt.Errorf("plant %d: no known outcome after %d requests", id, tries))

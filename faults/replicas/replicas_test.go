@@ -52,10 +52,11 @@ func TestReplicasControl(t *testing.T) {
 		{"responds before the commit", earlyAnswer, 5, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			program := rig.Build(t, test.weak) // in the short form too: the weakness must match its source
 			if !test.short && !*long {
 				t.Skip("only in the long form")
 			}
-			requireDetection(t, newCluster(t, rig.Build(t, test.weak)).runRestarts(t, test.kills, 0))
+			requireDetection(t, newCluster(t, program).runRestarts(t, test.kills, 0))
 		})
 	}
 }

@@ -53,11 +53,12 @@ var rarePolls = rig.Weakness{
 }
 
 func TestTokensControl(t *testing.T) {
+	program := rig.Build(t, rarePolls) // in the short form too: the weakness must match its source
 	if !*long {
 		t.Skip("only in the long form")
 	}
 	t.Parallel()
-	c := newCluster(t, rig.Build(t, rarePolls))
+	c := newCluster(t, program)
 	running, stopped := c.revoke(t, "short-lived"), c.revokeWhileStopped(t, "revoked-while-stopped")
 	if running <= effectiveMax || stopped <= effectiveMax {
 		t.Fatalf("servers accepted a revoked token for %s and %s, want more than %s of a weakened program",
