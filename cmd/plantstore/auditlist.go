@@ -29,9 +29,9 @@ func newAuditList(p *program) *cobra.Command {
 entry with its hashes.
 
 --since and --until are times, such as 2026-11-22 or 2026-11-22T09:30:00Z, or the
-time since then, such as 2h or 7d. --action is an action or its part before the
-point. --actor is the name or the id of a token or of a user of the operating
-system, or the user who ran sudo.`,
+time since then, such as 2h or 7d. --action is an action, such as token.create, or
+its part before the dot. --actor is the name or the id of a token or of a user of
+the operating system, or the user who ran sudo.`,
 		Example: `  plantstore audit list --since 7d --action token
   plantstore audit list --actor alice --json`,
 		Args: cobra.NoArgs,

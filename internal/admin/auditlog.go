@@ -22,13 +22,13 @@ type AuditQuery struct {
 	Since  time.Time // only entries from then on
 	Until  time.Time // only entries before; zero: all entries
 	Actor  string    // only entries of this actor, see audit.Entry.IsBy; empty: all entries
-	Action string    // only entries of this action, see audit.Entry.Has; empty: all entries
+	Action string    // only entries of this action, see audit.Entry.IsOf; empty: all entries
 	Limit  int       // from 1 to PageMax
 }
 
 func (q AuditQuery) selects(e audit.Entry) bool {
 	early, late := e.Time.Before(q.Since), !q.Until.IsZero() && !e.Time.Before(q.Until)
-	return !early && !late && e.IsBy(q.Actor) && e.Has(q.Action)
+	return !early && !late && e.IsBy(q.Actor) && e.IsOf(q.Action)
 }
 
 // AuditPage is a page of the audit log, in the form of the API.

@@ -64,6 +64,11 @@ const (
 	Token Kind = "token" // the credential of a request
 )
 
+// Areas are the parts of the actions before the dot.
+var Areas = []string{
+	"admin", "audit", "backup", "move", "plants", "scope", "server", "store", "token", "webhook",
+}
+
 // Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.
 type Actor struct {
 	ID       string `json:"id,omitempty"` // of a token; of a user, the uid
@@ -140,10 +145,10 @@ func (e Entry) IsBy(actor string) bool {
 	return actor == "" || slices.Contains([]string{a.Name, a.ID, a.SudoUser}, actor)
 }
 
-// Has reports whether a text is the action, its part before the point such as token, or empty.
-func (e Entry) Has(action string) bool {
-	part, _, _ := strings.Cut(string(e.Action), ".")
-	return action == "" || action == string(e.Action) || action == part
+// IsOf reports whether a text is the action, its area such as token, or empty.
+func (e Entry) IsOf(action string) bool {
+	area, _, _ := strings.Cut(string(e.Action), ".")
+	return action == "" || action == string(e.Action) || action == area
 }
 
 // AppendJSON appends the canonical text of the entry, with both hashes as further members.

@@ -270,6 +270,14 @@ func TestActionsAreDocumented(t *testing.T) {
 		return names
 	}
 	actions := find("audit.go", ` Action = "(.*)"`)
+	var areas []string
+	for _, action := range actions {
+		area, _, _ := strings.Cut(action, ".")
+		areas = append(areas, area)
+	}
+	if diff := cmp.Diff(slices.Compact(areas), audit.Areas); diff != "" {
+		t.Errorf("the areas of the actions (-want +got):\n%s", diff)
+	}
 	events := find("../../docs/reference/audit.md", "(?m)^\\| `([a-z]+[.][a-z_]+)` \\|")
 	if diff := cmp.Diff(actions, events); diff != "" || len(actions) == 0 {
 		t.Errorf("actions of audit.go and events of the page (-actions +events):\n%s", diff)

@@ -20,24 +20,22 @@ type auditLog struct {
 
 	Pager        pager
 	Actions      []string // the choices of the form
+	Filtered     bool
 	Action       string   // of the query, as the fields below; empty: all
 	Actor        string
 	Since, Until string // days in UTC
-}
-
-// actions are the choices of events in the form: the parts before the point. The links of the entries have the others.
-var actions = []string{
-	"admin", "audit", "backup", "move", "plants", "scope", "server", "store", "token", "webhook",
 }
 
 func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	const entriesOnPage = 50
 	q := r.URL.Query()
 	log := auditLog{
-		Action: q.Get("action"), Actor: q.Get("actor"), Since: q.Get("since"), Until: q.Get("until"), Actions: actions,
+		Action: q.Get("action"), Actor: q.Get("actor"), Since: q.Get("since"), Until: q.Get("until"),
+		Actions: audit.Areas,
 	}
-	if log.Action != "" && !slices.Contains(actions, log.Action) {
-		log.Actions = slices.Concat([]string{log.Action}, actions)
+	log.Filtered = log.Action != "" || log.Actor != "" || log.Since != "" || log.Until != ""
+	if log.Action != "" && !slices.Contains(audit.Areas, log.Action) {
+		log.Actions = slices.Concat([]string{log.Action}, audit.Areas)
 	}
 	since, errSince := dayOf("the first day", log.Since)
 	until, errUntil := dayOf("the last day", log.Until)
@@ -75,13 +73,13 @@ func dayOf(name, text string) (t time.Time, fault *plant.Error) {
 // folded are the details of an entry. The page shows the rest only after a click.
 type folded struct{ Shown, Rest []audit.Detail }
 
-// fold returns the details of an entry. The first ones are shown while they are short together.
+// fold returns the details of an entry. It shows the first one, and more while they are short together.
 func fold(details []audit.Detail) folded {
 	const charactersMax = 160
 	n, length := 0, 0
 	for ; n < len(details); n++ {
 		length += utf8.RuneCountInString(details[n].Key) + utf8.RuneCountInString(details[n].Value)
-		if length > charactersMax {
+		if n > 0 && length > charactersMax {
 			break
 		}
 	}

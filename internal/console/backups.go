@@ -18,6 +18,7 @@ import (
 type backups struct {
 	Off      bool // the server makes no backups
 	Schedule backup.Schedule
+	Due      bool // the scheduled backup runs, or waits for another one
 	List     []admin.BackupRecord
 	Jobs     []admin.BackupJob
 	Busy     bool // a job runs, so the script loads the page again
@@ -36,8 +37,9 @@ func (c *Console) backupsWith(w http.ResponseWriter, r *http.Request, fault *pla
 	}
 	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
 	content.Schedule = c.Operations.BackupSchedule()
+	content.Due = !content.Schedule.Next.After(c.now())
 	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
-	v := view{Title: "Backups", Content: content, Fault: fault}
+	v := view{Title: "Backups", Address: "/backups", Content: content, Fault: fault}
 	return c.render(w, r, v.status(), "backups", v)
 }
 

@@ -354,7 +354,7 @@ func TestWorkInBrowser(t *testing.T) {
 		t.Error("the secret is shown again")
 	}
 	// Escape and Cancel close a dialog without a change.
-	const opened = `document.querySelector("dialog:popover-open") !== null`
+	const opened = `document.querySelector("dialog:modal") !== null`
 	for _, key := range []string{kb.Escape, "\r"} { // the focus is on Cancel
 		b.do(chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)))
 		b.await(opened + ` && document.activeElement.textContent === "Cancel"`)
@@ -363,7 +363,7 @@ func TestWorkInBrowser(t *testing.T) {
 	}
 	b.do(
 		chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)),
-		chromedp.Click(chromedp.CSS(`dialog:popover-open button.danger`)),
+		chromedp.Click(chromedp.CSS(`dialog[open] button.danger`)),
 	)
 	b.await(`document.body.innerText.includes("The credential is revoked.")`)
 	h.awaitInvalid(secret)

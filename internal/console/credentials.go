@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,11 @@ type credentials struct {
 	Overs    []lifetime
 }
 
+// NameFault reports whether the name in the form is wrong.
+func (c credentials) NameFault() bool {
+	return c.Fault != nil && (c.Fault.Code.Status() == http.StatusConflict || strings.HasPrefix(c.Fault.Message, "name"))
+}
+
 // CreatesWith reports whether the secret of a new token creates plants.
 func (credentials) CreatesWith(m admin.Minted) bool {
 	return slices.Contains(m.Scopes, auth.ScopeCreate.String())
@@ -39,7 +45,8 @@ func (credentials) CreatesWith(m admin.Minted) bool {
 type credentialTable struct {
 	credentials
 
-	List []admin.Credential
+	List    []admin.Credential
+	Caption string
 }
 
 // CanRotate reports whether the credential is a token of a client.
@@ -50,7 +57,7 @@ func (credentialTable) CanRotate(c admin.Credential) bool {
 // Soon reports whether a client must get another credential soon.
 func (t credentialTable) Soon(c admin.Credential) bool {
 	const soon = 7 * day                         // as the warning of the overview
-	brief := c.ExpiresAt.Sub(c.CreatedAt) <= day // as above: nobody expects to renew it
+	brief := c.ExpiresAt.Sub(c.CreatedAt) <= day // nobody expects to renew it, as with auth.Keyring.Expiring
 	return c.State == auth.StateValid && !c.ExpiresAt.IsZero() && time.Until(c.ExpiresAt) < soon && !brief
 }
 
@@ -65,9 +72,11 @@ func (f newTokenForm) Chose(scope string) bool { return slices.Contains(f.Scopes
 
 // isSession reports whether a sign-in to the console created the credential, or is its code.
 func isSession(t admin.Credential) bool {
-	return strings.HasPrefix(t.Name, sessionPrefix) && !t.ExpiresAt.IsZero() &&
-		t.ExpiresAt.Sub(t.CreatedAt) <= sessionTimeMax
+	return sessionName.MatchString(t.Name) && !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(t.CreatedAt) <= sessionTimeMax
 }
+
+// sessionName matches the names of the tokens of sessions and of sign-in codes, see suffix.
+var sessionName = regexp.MustCompile(`^` + sessionPrefix + `(code-)?[A-Z2-7]{8}$`)
 
 // lifetime is a choice of a form.
 type lifetime struct {
@@ -130,12 +139,12 @@ func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, v vi
 		}
 	}
 	content.Credentials = slices.DeleteFunc(content.Credentials, isSession)
-	if content.Form.Name == "" && content.Fault == nil {
+	if content.Fault == nil {
 		content.Form = newTokenForm{Lifetime: "90d", Scopes: []string{auth.ScopeCreate.String()}}
 	}
 	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
 	content.URL = c.operationURL()
-	v.Title, v.Content = "Credentials", content
+	v.Title, v.Address, v.Content = "Credentials", "/credentials", content
 	status := v.status()
 	if content.Fault != nil {
 		status = content.Fault.Code.Status()
@@ -158,7 +167,7 @@ func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form fo
 // mint creates the token of a form.
 func (c *Console) mint(r *http.Request, given newTokenForm, form form) (admin.Minted, error) {
 	scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " "))
-	if err != nil {
+	if err != nil || scopes == 0 {
 		return admin.Minted{}, plant.InvalidInput("choose one or more scopes in the form")
 	}
 	lifetime, err := chosen(lifetimes, given.Lifetime)

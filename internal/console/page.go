@@ -40,12 +40,13 @@ type view struct {
 	Content any
 	Notice  string       // the result of a change; empty: one of notices, or none
 	Fault   *plant.Error // why a change was refused; nil: none was
+	Address string       // of the page, if a form shows it as its response; empty: that of the request
 
 	// render sets the fields below.
 	Nav     []page
 	Current string    // path of the page in Nav
 	Who     string    // name of the credential; empty: not signed in
-	Until   time.Time // the latest end of the session
+	Until   time.Time // the end of the session; zero: that of its token, which may be earlier
 	Version string
 }
 
@@ -108,7 +109,9 @@ var functions = template.FuncMap{
 	},
 
 	"dialog":        newDialog,
-	"credentialsOf": func(c credentials, list []admin.Credential) credentialTable { return credentialTable{c, list} },
+	"credentialsOf": func(c credentials, list []admin.Credential, caption string) credentialTable {
+		return credentialTable{c, list, caption}
+	},
 	"duration":      formatEvery,
 	"fold":          fold,
 	"clock":         func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
@@ -211,7 +214,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	v.Notice = cmp.Or(v.Notice, notices[r.URL.Query().Get("done")])
 	if principal, err := c.session(r); err == nil {
 		v.Who = principal.Name
-		if found, ok := c.sessions.find(c.cookieOf(r), c.now()); ok {
+		if found, ok := c.sessions.find(c.cookieOf(r), c.now()); ok && (found.minted || found.claims != nil) {
 			v.Until = found.began.Add(sessionTimeMax)
 		}
 		for _, p := range pages {

@@ -17,6 +17,9 @@ type pager struct {
 	All                   int64  // number of rows of the list; 0: unknown
 }
 
+// Several reports whether the list has more than this page.
+func (p pager) Several() bool { return p.Previous != "" || p.Next != "" || p.First != "" }
+
 // pagesBack is the number of pages that an address contains, so "Previous" goes that far back.
 const pagesBack = 30
 
@@ -29,7 +32,7 @@ func newPager(r *http.Request, name, path string, rows int, next string) pager {
 	link := func(at string, back []string) string {
 		values := url.Values{}
 		for _, key := range []string{"name", "tag", "all", "action", "actor", "since", "until"} { // the filters of the lists
-			if q.Get(key) != "" {
+			if q.Has(key) {
 				values.Set(key, q.Get(key))
 			}
 		}

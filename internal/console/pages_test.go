@@ -80,6 +80,27 @@ func TestPlantPages(t *testing.T) {
 	}
 }
 
+// TestPreviousPages goes back as many pages as an address has, and to the first one from there.
+func TestPreviousPages(t *testing.T) {
+	t.Parallel()
+	const pages, back = 33, 30
+	h := start(t, manyPlants(pages*50)...)
+	c := h.signIn(h.admin)
+	page := c.get("/plants")
+	for range pages - 1 {
+		page = c.follow(page, "Next")
+	}
+	page.want(t, 200, "1\u202f601–1\u202f650")
+	for range back {
+		page = c.follow(page, "Previous")
+	}
+	page.want(t, 200, "101–150", ">First page<")
+	if strings.Contains(page.body, ">Previous<") {
+		t.Error("the page before is not in the address, and has a link")
+	}
+	c.follow(page, "First page").want(t, 200, `<a href="/plants/1">`)
+}
+
 // The link of a tag shows the plants with the tag, in every script.
 func TestTagLinks(t *testing.T) {
 	t.Parallel()
@@ -207,7 +228,7 @@ func TestCredentialsPage(t *testing.T) {
 	c.post("/credentials/mint", mint).want(t, 409, "a valid token has the name", `value="shop"`,
 		`value="plants:read" checked`, `<option value="90d" selected>`)
 	c.post("/credentials/mint", url.Values{"name": {"y"}, "lifetime": {"30d"}}).want(t, 400, `value="y"`,
-		`<option value="30d" selected>`, `value="plants:create">`)
+		`<option value="30d" selected>`, `value="plants:create">`, "choose one or more scopes")
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"console"}, "lifetime": {"1d"}}).want(t, 400)
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"plants"}, "lifetime": {"1d"}}).want(t, 400)
 	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"admin"}, "lifetime": {"9999d"}}).want(t, 400)
@@ -235,9 +256,9 @@ func TestSessionsAndClients(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	now := time.Now()
-	for name, days := range map[string]int{"soon": 6, "later": 8, "brief": 1} {
+	for name, days := range map[string]int{"soon": 6, "later": 8, "brief": 1, "console-job": 1} {
 		created := now
-		if name != "brief" {
+		if days > 1 {
 			created = now.Add(-48 * time.Hour)
 		}
 		h.create(auth.Token{
@@ -250,15 +271,19 @@ func TestSessionsAndClients(t *testing.T) {
 		t.Fatalf("sign in: got %d", res.status)
 	}
 	clients, sessions, found := strings.Cut(c.get("/credentials").body, `id="sessions"`)
-	const name = `<strong><bdi class="breaks">console-`
-	if !found || !strings.Contains(sessions, name) || strings.Contains(clients, name) {
+	name := regexp.MustCompile(`<strong><bdi class="breaks">console-[A-Z2-7]`)
+	if !found || !name.MatchString(sessions) || name.MatchString(clients) {
 		t.Errorf("got the clients %s and the sessions %s", clients, sessions)
 	}
-	for name, want := range map[string]bool{"soon": true, "later": false, "brief": false} {
+	for name, want := range map[string]bool{"soon": true, "later": false, "brief": false, "console-job": false} {
 		row := regexp.MustCompile(`(?s)<tr>\s*<td><strong><bdi class="breaks">` + name + `<.*?</tr>`).FindString(clients)
 		if got := strings.Contains(row, `<span class="state warn"><time`); row == "" || got != want {
 			t.Errorf("%s: marked %t, want %t: %s", name, got, want, row)
 		}
+	}
+	c.get("/").want(t, 200, "until <time data-clock")
+	if page := h.signIn(h.admin).get("/plants"); strings.Contains(page.body, "data-clock") {
+		t.Error("a session with a token names an end, which can be later than that of the token")
 	}
 	if strings.Contains(sessions, "Rotate") || strings.Contains(sessions, `state warn"><time`) {
 		t.Errorf("the sessions can be rotated or are marked: %s", sessions)
@@ -284,7 +309,7 @@ func TestBackups(t *testing.T) {
 	t.Parallel()
 	h := start(t, manyPlants(3)...)
 	c := h.signIn(h.admin)
-	c.get("/backups").want(t, 200, "No backup yet.", "every hour", "keeps the last 3 and all manual ones")
+	c.get("/backups").want(t, 200, "No backup yet.", "every hour", "keeps the last 3 backups and all manual ones")
 	c.post("/backups/start", url.Values{})
 	h.awaitJobs()
 	page := c.get("/backups")
@@ -399,19 +424,25 @@ func TestAuditFilter(t *testing.T) {
 	c.get("/audit?since=monday").want(t, 400,
 		"the first day must have the form 2026-11-22; got &#34;monday&#34;", `value="monday"`)
 	c.get("/audit?until=9999-12-31").want(t, 200)
+	c.get("/audit?actor=nobody").want(t, 200, "No entries match.")
 }
 
 // TestFold shows the details of an entry while they are short, and folds the others.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	details := []audit.Detail{{Key: "file", Value: "a.db"}, {Key: "reason", Value: strings.Repeat("long ", 40)}}
-	event := audit.Event{Time: time.Now(), Action: audit.ServerReload, Details: details}
-	if err := h.engine.AppendAudit(t.Context(), event); err != nil {
-		t.Fatal(err)
+	long := strings.Repeat("long ", 40)
+	for action, details := range map[audit.Action][]audit.Detail{
+		audit.ServerReload: {{Key: "file", Value: "a.db"}, {Key: "reason", Value: long}},
+		audit.ServerStop:   {{Key: "first", Value: long}, {Key: "last", Value: "z"}},
+	} {
+		if err := h.engine.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: action, Details: details}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := h.signIn(h.admin)
-	c.get("/audit?action=server.reload").want(t, 200, `<bdi class="breaks">a.db</bdi>`, "<summary>1 more</summary>")
+	c.get("/audit?action=server.reload").want(t, 200, `<bdi class="breaks">a.db</bdi></li></ul>`, "<summary>1 more</summary>")
+	c.get("/audit?action=server.stop").want(t, 200, `long </bdi></li></ul>`, "<summary>1 more</summary>")
 }
 
 func TestAuditPages(t *testing.T) {

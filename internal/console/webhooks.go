@@ -37,7 +37,7 @@ func (c *Console) webhooksWith(w http.ResponseWriter, r *http.Request, fault *pl
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Webhooks", Notice: deadNotice(r.URL.Query()), Fault: fault, Content: webhooks{
+	v := view{Title: "Webhooks", Address: "/webhooks", Notice: deadNotice(r.URL.Query()), Fault: fault, Content: webhooks{
 		dead, list.Webhooks, newPager(r, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next),
 	}}
 	return c.render(w, r, v.status(), "webhooks", v)

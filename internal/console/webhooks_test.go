@@ -139,7 +139,7 @@ func TestWebhooksInBrowser(t *testing.T) {
 	b.await(`!document.body.innerText.includes("status 501")`)
 	b.do(
 		chromedp.Click(chromedp.CSS(`button[aria-label="Drop all dead letters"]`)),
-		chromedp.Click(chromedp.CSS(`dialog:popover-open button.danger`)),
+		chromedp.Click(chromedp.CSS(`dialog[open] button.danger`)),
 	)
 	b.await(`document.body.innerText.includes("2 dead letters were removed.")`)
 	b.await(`document.body.innerText.includes("No dead letters.")`)

@@ -79,7 +79,9 @@ function watchPointer(figure) {
 }
 
 function showSummary(parts) {
-  document.querySelector("[data-summary]").replaceChildren(...parts.flatMap((part, i) => {
+  const summary = document.querySelector("[data-summary]");
+  if (summary.textContent === parts.map((part) => part.name).join(", ") + ".") return; // it may have the focus
+  summary.replaceChildren(...parts.flatMap((part, i) => {
     const link = document.createElement("a");
     link.href = part.url;
     link.textContent = part.name;
@@ -261,15 +263,32 @@ if (filter) {
   filter.hidden = filter.labels[0].hidden = false;
   filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/);
+    let found = 0;
     for (const section of document.querySelectorAll("[data-filtered]")) {
       const rows = [...section.querySelectorAll("tbody tr")];
       for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
       section.hidden = rows.every((row) => row.hidden) && filter.value !== "";
+      found += rows.filter((row) => !row.hidden).length;
     }
+    document.querySelector("[data-found]").textContent = filter.value && found + " found";
   });
 }
 
 // Other pages.
+
+// The response to a form has the address of the form, which has no page of its own.
+const address = document.querySelector("[data-address]")?.dataset.address;
+if (address && location.pathname !== address) history.replaceState(null, "", address);
+
+// Without this script a dialog is a popover, which leaves the page behind it in use.
+addEventListener("click", (event) => {
+  const button = event.target.closest?.("button[popovertarget]");
+  const dialog = button && document.getElementById(button.getAttribute("popovertarget"));
+  if (!dialog) return;
+  event.preventDefault();
+  if (dialog.contains(button)) dialog.close();
+  else dialog.showModal();
+});
 
 // A menu closes like a dialog: with Escape, and with a click elsewhere.
 addEventListener("keydown", (event) => {
@@ -292,4 +311,8 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-if (document.querySelector("[data-busy]")) setTimeout(() => proceed(() => location.replace("/backups")), 2000);
+function reloadJobs() {
+  if (document.querySelector("dialog[open], dialog:popover-open")) setTimeout(reloadJobs, 2000);
+  else proceed(() => location.replace("/backups"));
+}
+if (document.querySelector("[data-busy]")) setTimeout(reloadJobs, 2000);
