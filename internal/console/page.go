@@ -108,13 +108,13 @@ var functions = template.FuncMap{
 		return texts
 	},
 
-	"dialog":        newDialog,
+	"dialog": newDialog,
 	"credentialsOf": func(c credentials, list []admin.Credential, caption string) credentialTable {
 		return credentialTable{c, list, caption}
 	},
-	"duration":      formatEvery,
-	"fold":          fold,
-	"clock":         func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
+	"duration": formatEvery,
+	"fold":     fold,
+	"clock":    func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
 
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }

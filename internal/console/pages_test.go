@@ -436,13 +436,15 @@ func TestFold(t *testing.T) {
 		audit.ServerReload: {{Key: "file", Value: "a.db"}, {Key: "reason", Value: long}},
 		audit.ServerStop:   {{Key: "first", Value: long}, {Key: "last", Value: "z"}},
 	} {
-		if err := h.engine.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: action, Details: details}); err != nil {
+		event := audit.Event{Time: time.Now(), Action: action, Details: details}
+		if err := h.engine.AppendAudit(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := h.signIn(h.admin)
-	c.get("/audit?action=server.reload").want(t, 200, `<bdi class="breaks">a.db</bdi></li></ul>`, "<summary>1 more</summary>")
-	c.get("/audit?action=server.stop").want(t, 200, `long </bdi></li></ul>`, "<summary>1 more</summary>")
+	const folded = "<summary>1 more</summary>"
+	c.get("/audit?action=server.reload").want(t, 200, `<bdi class="breaks">a.db</bdi></li></ul>`, folded)
+	c.get("/audit?action=server.stop").want(t, 200, `long </bdi></li></ul>`, folded)
 }
 
 func TestAuditPages(t *testing.T) {
