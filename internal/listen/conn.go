@@ -212,3 +212,13 @@ type tcpOnly struct{ *Conn }
 func (t tcpOnly) Read(p []byte) (int, error)  { return t.readTCP(p) }
 func (t tcpOnly) Write(p []byte) (int, error) { return t.writeTCP(p) }
 func (t tcpOnly) Close() error                { return t.closeTCP() }
+
+// Retired reports whether the listener accepts no more connections, so that the connection ends with its response.
+func (c *Conn) Retired() bool {
+	select {
+	case <-c.listener.retired:
+		return true
+	default:
+		return false
+	}
+}

@@ -98,7 +98,8 @@ func (l *Listener) Close() error {
 }
 
 // Retire accepts no more connections, and waits until no accepted one has an incomplete request, or until the context
-// ends. Then the server can shut down: net/http closes a connection without a response if its request arrives later.
+// ends. Then the server can shut down: net/http closes a connection without a response if its request arrives later. It
+// would close one whose request is arriving, and handle that request, after SetKeepAlivesEnabled(false).
 // Accept blocks until Close. If another process has the socket of Config.TCP too, new connections wait for it.
 func (l *Listener) Retire(ctx context.Context) {
 	_ = l.tcp.Close()

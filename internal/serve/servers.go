@@ -241,7 +241,6 @@ func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 func (h *httpServers) retirePublic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
 	defer cancel()
-	h.public.Retire()
 	h.publicListener.Retire(ctx)
 }
 

@@ -199,6 +199,22 @@ func testDisconnectBeforeTheResponse(t *testing.T, over func(*setup)) {
 	}
 }
 
+// A retired listener responds to the next request of an open connection, and then closes it.
+func TestRetire(t *testing.T) { overBoth(t, testRetire) }
+
+func testRetire(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	idle := h.dial(t, h.public)
+	idle.write(message("GET /healthz HTTP/1.1", ""))
+	same(t, idle.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+	h.publicListener.Retire(t.Context())
+	refusesConnections(t, h.public)
+	idle.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, idle.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
+	idle.expectClosed()
+	h.stored(1)
+}
+
 // During a shutdown the server completes the requests in flight and refuses new
 // connections.
 func TestShutdown(t *testing.T) { overBoth(t, testShutdown) }

@@ -74,14 +74,15 @@ type harness struct {
 	token  string // secret of the token gardener, which may create plants
 	admins string // secret of the token operator, which may use the admin listener; empty if the store is not new
 
-	operations    *admin.Service // nil: no admin API
-	publicServer  *server.Server
-	adminServer   *server.Server
-	servers       []*server.Server // all running servers
-	public, admin string           // addresses
-	document      *contract
-	stopOnce      sync.Once
-	running       sync.WaitGroup
+	operations     *admin.Service // nil: no admin API
+	publicServer   *server.Server
+	publicListener *listen.Listener
+	adminServer    *server.Server
+	servers        []*server.Server // all running servers
+	public, admin  string           // addresses
+	document       *contract
+	stopOnce       sync.Once
+	running        sync.WaitGroup
 }
 
 const wait = time.Minute // timeout of every wait; a wait that succeeds is short
@@ -162,7 +163,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.publicServer, h.adminServer = publicServer, adminServer
+	h.publicServer, h.adminServer, h.publicListener = publicServer, adminServer, public
 	if s.writeTime > 0 {
 		adminServer.SetWriteTimeout(s.writeTime)
 	}

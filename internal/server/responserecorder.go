@@ -51,6 +51,9 @@ func (rec *responseRecorder) begin(status int) {
 	if rec.conn != nil && !rec.admitted && !rec.charged {
 		rec.charge()
 	}
+	if rec.conn != nil && rec.conn.Retired() {
+		rec.Header()["Connection"] = []string{"close"}
+	}
 	if rec.ending != nil {
 		rec.ending.begin()
 	}

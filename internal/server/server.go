@@ -179,9 +179,6 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.L
 // Serve serves the connections of a listener. It returns http.ErrServerClosed after Shutdown or Close.
 func (s *Server) Serve(l *listen.Listener) error { return s.http.Serve(l) }
 
-// Retire closes idle connections, and every other connection after its next response.
-func (s *Server) Retire() { s.http.SetKeepAlivesEnabled(false) }
-
 // Shutdown closes the listener and waits until every request in flight has its response, or until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
 
