@@ -95,12 +95,15 @@ func newBackupJob(j backup.Job) BackupJob {
 	return job
 }
 
+// BackupSchedule is when and where the server makes backups.
+type BackupSchedule backup.Schedule
+
 // BackupSchedule returns the schedule of the backups; the zero value if the server makes none.
-func (s *Service) BackupSchedule() backup.Schedule {
-	if s.config.Backups == nil {
-		return backup.Schedule{}
+func (s *Service) BackupSchedule() (schedule BackupSchedule) {
+	if s.config.Backups != nil {
+		schedule = BackupSchedule(s.config.Backups.Schedule())
 	}
-	return s.config.Backups.Schedule()
+	return schedule
 }
 
 // Backups returns a page of the backups of the store, complete or not.

@@ -9,7 +9,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
-	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -17,7 +16,7 @@ import (
 // backups is the content of the page of backups.
 type backups struct {
 	Off      bool // the server makes no backups
-	Schedule backup.Schedule
+	Schedule admin.BackupSchedule
 	Due      bool // the scheduled backup runs, or waits for another one
 	List     []admin.BackupRecord
 	Jobs     []admin.BackupJob

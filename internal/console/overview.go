@@ -14,7 +14,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
-	"plantstore/internal/backup"
 )
 
 // ranges are the times that the charts can show.
@@ -122,7 +121,7 @@ func (c *Console) summary(o overview) (parts []link) {
 	case !o.Backups && o.StoreBytes != nil: // a file
 		add("no backups", settingLink("backup-dir").URL)
 	case !o.Backups:
-	case last != nil && backup.IsBucket(last.Location):
+	case last != nil && strings.HasPrefix(last.Location, "s3://"):
 		add("copied to the bucket "+formatAgo(c.now().Sub(last.At)), "/backups")
 	case last != nil:
 		add("backed up "+formatAgo(c.now().Sub(last.At)), "/backups")

@@ -7,7 +7,6 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
-	"plantstore/internal/config"
 )
 
 // settingGroup is a table of the page of settings.
@@ -23,7 +22,7 @@ func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Pr
 	for _, s := range c.Operations.Settings() {
 		i := slices.IndexFunc(groups, func(g settingGroup) bool { return g.Title == s.Group })
 		switch {
-		case s.Source != config.Default:
+		case s.Source != "default": // as the API describes it
 			changed.Settings = append(changed.Settings, s)
 		case i >= 0:
 			groups[i].Settings = append(groups[i].Settings, s)
