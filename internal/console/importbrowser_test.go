@@ -204,11 +204,13 @@ func TestServerEndsDuringImportInBrowser(t *testing.T) {
 func TestImportAgainInBrowser(t *testing.T) {
 	t.Parallel()
 	var proxy *s3test.Proxy // of TCP
+	var release func()
 	h, b, paused := startPausedAt(t, func(host string) string {
 		var err error
 		if proxy, err = s3test.NewProxy(t.Context(), host); err != nil {
 			t.Fatal(err)
 		}
+		release = proxy.HoldAfter(8 << 20) // the server never has the whole file
 		return strings.TrimPrefix(proxy.Endpoint, "http://")
 	})
 	t.Cleanup(func() {
@@ -217,6 +219,7 @@ func TestImportAgainInBrowser(t *testing.T) {
 		}
 	})
 	proxy.CutAfter(0)
+	release()
 	close(paused.resume)
 	b.await(`document.querySelector("[data-again]").checkVisibility()`)
 	c := h.signIn(h.admin)

@@ -16,10 +16,13 @@ type Proxy struct {
 	to       string
 	listener net.Listener
 	running  sync.WaitGroup
-	received atomic.Int64 // bytes of requests
-	limit    atomic.Int64 // bytes of requests to forward; negative: all
-	cut      atomic.Bool  // close connections at the limit; else forward nothing more
-	answers  atomic.Int64 // bytes of responses to forward on each connection; negative: all
+	received atomic.Int64  // bytes of requests
+	limit    atomic.Int64  // bytes of requests to forward; negative: all
+	cut      atomic.Bool   // close connections at the limit; else forward nothing more
+	answers  atomic.Int64  // bytes of responses to forward on each connection; negative: all
+	hold     atomic.Int64  // bytes of requests to forward on each connection before it waits; negative: all
+	released chan struct{} // closed by release
+	release  func()
 	opened   atomic.Int64 // connections
 
 	mu    sync.Mutex
@@ -36,7 +39,11 @@ func NewProxy(ctx context.Context, to string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{Endpoint: "http://" + l.Addr().String(), to: to, listener: l, conns: map[net.Conn]bool{}}
+	released := make(chan struct{})
+	p := &Proxy{
+		Endpoint: "http://" + l.Addr().String(), to: to, listener: l, conns: map[net.Conn]bool{},
+		released: released, release: sync.OnceFunc(func() { close(released) }),
+	}
 	p.Pass()
 	p.running.Go(p.accept)
 	return p, nil
@@ -54,6 +61,13 @@ func (p *Proxy) CutAfter(bytes int64) {
 	p.limit.Store(p.received.Load() + bytes)
 }
 
+// HoldAfter forwards that number of bytes of the requests of each connection, then holds the connection until release,
+// and closes it. The other end has received no more then, however much the system buffers.
+func (p *Proxy) HoldAfter(bytes int64) (release func()) {
+	p.hold.Store(bytes)
+	return p.release
+}
+
 // CutResponses closes each further connection after that number of bytes of its responses.
 func (p *Proxy) CutResponses(bytes int64) { p.answers.Store(bytes) }
 
@@ -64,11 +78,13 @@ func (p *Proxy) Opened() int64 { return p.opened.Load() }
 func (p *Proxy) Pass() {
 	p.limit.Store(-1)
 	p.answers.Store(-1)
+	p.hold.Store(-1)
 }
 
 // Close closes all connections and waits for its goroutines.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
+	p.release()
 	p.mu.Lock()
 	for c := range p.conns {
 		_ = c.Close()
@@ -124,8 +140,13 @@ func (p *Proxy) add(conns ...net.Conn) bool {
 // forward copies the requests of a client until the end of the connection or the limit.
 func (p *Proxy) forward(client, server net.Conn) {
 	buf := make([]byte, pieceBytes)
-	for {
+	for own := int64(0); ; {
 		n, err := client.Read(buf)
+		own += int64(n)
+		if hold := p.hold.Load(); hold >= 0 && own > hold {
+			<-p.released
+			err = net.ErrClosed
+		}
 		limit := p.limit.Load()
 		if limit >= 0 && p.received.Add(int64(n)) > limit {
 			if !p.cut.Load() {
