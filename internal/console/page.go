@@ -40,13 +40,13 @@ type view struct {
 	Content any
 	Notice  string       // the result of a change; empty: one of notices, or none
 	Fault   *plant.Error // why a change was refused; nil: none was
-	Address string       // of the page, if a form shows it as its response; empty: that of the request
+	Address string       // of the page, if it is the response to a form; empty: the address of the request
 
 	// render sets the fields below.
 	Nav     []page
 	Current string    // path of the page in Nav
 	Who     string    // name of the credential; empty: not signed in
-	Until   time.Time // the end of the session; zero: that of its token, which may be earlier
+	Until   time.Time // when the session ends; zero: with its token, or after 12 hours
 	Version string
 }
 

@@ -250,8 +250,7 @@ func TestCredentialsPage(t *testing.T) {
 	c.get("/credentials?all=1").want(t, 200, "revoked", "expired")
 }
 
-// TestSessionsAndClients separates the tokens of sessions from those of clients, and marks the clients' tokens that
-// expire within a week.
+// TestSessionsAndClients lists sign-ins apart, and marks the tokens of clients that expire within a week.
 func TestSessionsAndClients(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -283,7 +282,7 @@ func TestSessionsAndClients(t *testing.T) {
 	}
 	c.get("/").want(t, 200, "until <time data-clock")
 	if page := h.signIn(h.admin).get("/plants"); strings.Contains(page.body, "data-clock") {
-		t.Error("a session with a token names an end, which can be later than that of the token")
+		t.Error("the page names an end of a session whose token may expire earlier")
 	}
 	if strings.Contains(sessions, "Rotate") || strings.Contains(sessions, `state warn"><time`) {
 		t.Errorf("the sessions can be rotated or are marked: %s", sessions)

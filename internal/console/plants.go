@@ -24,7 +24,7 @@ type plantList struct {
 	admin.Page
 
 	Name, Tag string // of the search; empty: all plants
-	ID        string // of the form, if it is none
+	ID        string // as entered, if it is not an id
 	Pager     pager
 	End       *admin.SearchEnd
 	CanCreate bool
