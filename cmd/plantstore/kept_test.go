@@ -22,7 +22,7 @@ func dialKept(address string) (*keptConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keptConn{Conn: c, in: bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(waitMax))
+	return &keptConn{Conn: c, in: bufio.NewReader(c)}, nil
 }
 
 // reply is a response on a keptConn.
@@ -36,6 +36,9 @@ func (c *keptConn) send(method, path, token, body string) (reply, error) {
 	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, c.RemoteAddr(), token, len(body), body)
+	if err := c.SetDeadline(time.Now().Add(waitMax)); err != nil {
+		return reply{}, err
+	}
 	if _, err := io.WriteString(c, request); err != nil {
 		return reply{}, err
 	}
@@ -61,7 +64,11 @@ func mustDial(t *testing.T, address, path string) *keptConn {
 
 func (c *keptConn) want(t *testing.T, status int, method, path, token, body string) reply {
 	t.Helper()
-	got, err := c.send(method, path, token, body)
+	var got reply
+	err := within(waitMax, func() (_ bool, err error) {
+		got, err = c.send(method, path, token, body)
+		return !isUnknown(got.body), err
+	})
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}

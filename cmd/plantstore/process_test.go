@@ -18,6 +18,7 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // waitMax limits every wait of a test. It is far longer than any event takes, so it only ends a hanging test.
@@ -217,10 +218,15 @@ func (s *testServer) stop(t *testing.T) {
 }
 
 // plantstore runs a command in the process of the test and returns its standard output. Another exit code than 0 fails
-// the test, and a command that does not end.
+// the test, and a command that does not end. It runs the command again while a stopped process has the store locked.
 func plantstore(t *testing.T, args ...string) string {
 	t.Helper()
-	code, out, message := inProcess(t, cleanEnviron(), args)
+	var code int
+	var out, message string
+	_ = within(waitMax, func() (bool, error) {
+		code, out, message = inProcess(t, cleanEnviron(), args)
+		return !strings.Contains(message, store.ErrBusy.Error()), nil
+	})
 	if code != exitOK {
 		t.Fatalf("plantstore %s: %d\n%s", strings.Join(args, " "), code, message)
 	}
@@ -235,12 +241,16 @@ func httpClient(clients int) *http.Client {
 // post sends a plant and returns the status and body of the response. It repeats the request while the outcome is
 // unknown, as a client does: the disk of a busy machine can take longer than the answer timeout.
 func post(ctx context.Context, c *http.Client, url, token, body string) (status int, text string, err error) {
-	unknown := fmt.Sprintf(`{"error":%d,`, plant.CodeOutcomeUnknown)
 	errWait := within(waitMax, func() (bool, error) {
 		status, text, err = postOnce(ctx, c, url, token, body)
-		return !strings.HasPrefix(text, unknown), err
+		return !isUnknown(text), err
 	})
 	return status, text, errWait
+}
+
+// isUnknown reports whether the body of a response says that the outcome of a create is unknown.
+func isUnknown(body string) bool {
+	return strings.HasPrefix(body, fmt.Sprintf(`{"error":%d,`, plant.CodeOutcomeUnknown))
 }
 
 func postOnce(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {

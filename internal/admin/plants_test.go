@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/writepath"
 )
 
-const wait = time.Minute // timeout of every wait; a wait that succeeds is short
+const wait = 5 * time.Minute // timeout of every wait; a wait that succeeds is short
 
 // create returns a create of the operator.
 func create(id int64, name string, tag plant.Tag) store.Create {

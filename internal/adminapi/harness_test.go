@@ -180,7 +180,7 @@ func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
 	}
 }
 
-const wait = time.Minute // timeout of every wait; a wait that succeeds is short
+const wait = 5 * time.Minute // timeout of every wait; a wait that succeeds is short
 
 func (h *harness) mint(name string, scopes auth.Scopes) (secret string) {
 	h.t.Helper()

@@ -33,7 +33,7 @@ import (
 	"plantstore/internal/writepath"
 )
 
-const wait = time.Minute // timeout of every wait; a wait that succeeds is short
+const wait = 5 * time.Minute // timeout of every wait; a wait that succeeds is short
 
 // harness is a server with the console, over a store in a file.
 type harness struct {

@@ -85,7 +85,7 @@ type harness struct {
 	running        sync.WaitGroup
 }
 
-const wait = time.Minute // timeout of every wait; a wait that succeeds is short
+const wait = 5 * time.Minute // timeout of every wait; a wait that succeeds is short
 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
