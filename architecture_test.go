@@ -32,6 +32,7 @@ const (
 	sqlite3        = "internal/sqlite/sqlite3"
 	dbfile         = "internal/sqlite/dbfile"
 	backupfile     = "internal/sqlite/backupfile"
+	journal        = "internal/sqlite/journal"
 	sqlitetest     = "internal/sqlite/sqlitetest"
 	pgtest         = "internal/postgres/pgtest"
 	pebbletest     = "internal/acme/pebbletest"
@@ -66,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/webhook":  {"internal/plant", "internal/audit", "internal/store"},
 	"internal/safefile": {},
 	"internal/acme":     {"internal/safefile"},
-	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", backupfile},
+	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", backupfile, journal},
 	"internal/s3":       {},
 	s3test:              {childtest},
 	pebbletest:          {childtest},
@@ -74,11 +75,14 @@ var mayImport = map[string][]string{
 	"internal/listen":   {"internal/limit"},
 	"internal/limit":    {},
 	sqlite3:             {},
-	dbfile:              {"internal/plant", "internal/audit", "internal/store", "internal/safefile", sqlite3},
-	backupfile:          {"internal/audit", "internal/auth", "internal/store", "internal/safefile", sqlite3, dbfile},
+	journal:             {"internal/plant", "internal/store"},
+	dbfile:              {"internal/plant", "internal/audit", "internal/store", "internal/safefile", sqlite3, journal},
+	backupfile: {
+		"internal/audit", "internal/auth", "internal/store", "internal/safefile", sqlite3, dbfile, journal,
+	},
 	embeddedEngine: {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/safefile", sqlite3, dbfile,
-		tracing,
+		journal, tracing,
 	},
 	sqlitetest:          {"internal/plant", "internal/audit", "internal/auth", "internal/store", sqlite3, embeddedEngine},
 	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store", tracing},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -47,14 +48,8 @@ the operating system, or the user who ran sudo.`,
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
-	moment := func(name, usage string, at *time.Time) {
-		cmd.Flags().Func(name, usage, func(text string) (err error) {
-			*at, err = parseMoment(text)
-			return err
-		})
-	}
-	moment("since", "print only entries since this `time`", &q.Since)
-	moment("until", "print only entries before this `time`", &q.Until)
+	bindMoment(cmd.Flags(), "since", "print only entries since this `time`", &q.Since)
+	bindMoment(cmd.Flags(), "until", "print only entries before this `time`", &q.Until)
 	cmd.Flags().StringVar(&q.Action, "action", "", "print only entries of this `action`")
 	cmd.Flags().StringVar(&q.Actor, "actor", "", "print only entries of this `actor`")
 	bindLimit(cmd.Flags(), "entries")
@@ -128,6 +123,14 @@ func actorText(a audit.Actor) string {
 		text += " (sudo: " + a.SudoUser + ")"
 	}
 	return text
+}
+
+// bindMoment adds a flag for a time.
+func bindMoment(f *pflag.FlagSet, name, usage string, at *time.Time) {
+	f.Func(name, usage, func(text string) (err error) {
+		*at, err = parseMoment(text)
+		return err
+	})
 }
 
 // parseMoment returns a time, which a text also names by the duration until now.

@@ -4,25 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
 
 func newRestore(p *program) *cobra.Command {
 	o := &backupOptions{}
+	var at time.Time
 	cmd := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Restore the store from a backup",
+		Use:   "restore FILE|DESTINATION",
+		Short: "Restore the store from a backup, or as it was at a time",
 		Long: `Restore the store that --db names from a backup. The command first compares the
 backup with its manifest FILE.json, and checks it as verify does. It then creates
 the whole store, or changes nothing. It replaces a store only with --force, and
 never a store with a running server.
+
+From the DESTINATION of a server's backups (--backup-dir), the command restores the
+newest commit, or with --at the store as it was at that time: every plant that was
+acknowledged before it. It starts with a backup and repeats the commits after it.
 
 If FILE is s3://BUCKET/NAME, the command downloads the backup with the keys that
 backup uses. If FILE is -, it reads the backup from standard input, and the
@@ -30,18 +39,21 @@ manifest from the file that --manifest names; without a manifest it only checks
 that the backup is complete and undamaged.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
   plantstore restore /mnt/backup/monday.db --db plantstore.db --force
+  plantstore restore /mnt/backup --at 2026-11-28T09:30:00Z
   plantstore restore s3://nursery-backups/plants/monday.db --s3-region eu-west-1
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, isTerminal := terminal.IsTerminal(p.Stdin)
 			switch {
+			case !at.IsZero() && args[0] == terminal.StreamName:
+				return config.Usagef("at: use it with the destination of backups only")
 			case o.manifest != "" && args[0] != terminal.StreamName:
 				return errManifestFlag
 			case isTerminal && args[0] == terminal.StreamName:
 				return config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
 			}
-			return p.withSettings(cmd, func(ctx context.Context) error { return p.restore(ctx, args[0], o) })
+			return p.withSettings(cmd, func(ctx context.Context) error { return p.restore(ctx, args[0], at, o) })
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -49,6 +61,7 @@ that the backup is complete and undamaged.`,
 	p.bindQuiet(cmd.Flags())
 	p.bindBackup(cmd.Flags(), o, "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
+	bindMoment(cmd.Flags(), "at", "restore the store as it was at this `time`", &at)
 	return cmd
 }
 
@@ -59,10 +72,15 @@ type restoreFacts struct {
 	backupfile.Manifest
 }
 
-func (p *program) restore(ctx context.Context, from string, o *backupOptions) error {
+func (p *program) restore(ctx context.Context, from string, at time.Time, o *backupOptions) error {
 	db, err := p.settings.DB.File()
 	if err != nil {
 		return err
+	}
+	if archive, err := p.isArchive(ctx, from); err != nil {
+		return err
+	} else if archive || !at.IsZero() {
+		return p.restoreArchive(ctx, from, db, at, o)
 	}
 	object, err := p.object(from)
 	if err != nil {
@@ -82,13 +100,8 @@ func (p *program) restore(ctx context.Context, from string, o *backupOptions) er
 		m, err = backupfile.Restore(ctx, from, db, o.force, progress.Part)
 	}
 	progress.End()
-	switch {
-	case errors.Is(err, terminal.ErrInterrupted):
-		return terminal.ErrInterrupted
-	case errors.Is(err, backupfile.ErrExists):
-		return fmt.Errorf("restore: %w; add --force to replace it", err)
-	case err != nil:
-		return fmt.Errorf("restore %s: %w", name, err)
+	if err != nil {
+		return restoreFault(name, err)
 	}
 	p.auditClosed(ctx, audit.StoreRestore, backupDetails(from, m)...)
 	facts := restoreFacts{db, !m.MadeAt.IsZero(), m}
@@ -98,6 +111,71 @@ func (p *program) restore(ctx context.Context, from string, o *backupOptions) er
 	}
 	return p.result(facts, "%s has the %d plants of %s\n",
 		terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
+}
+
+// restoreFault describes an error of a restore from a name.
+func restoreFault(name string, err error) error {
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted):
+		return terminal.ErrInterrupted
+	case errors.Is(err, backupfile.ErrExists):
+		return fmt.Errorf("restore: %w; add --force to replace it", err)
+	}
+	return fmt.Errorf("restore %s: %w", name, err)
+}
+
+// isArchive reports whether an argument is the destination of backups: a directory, or an S3 address that is not the
+// name of a backup.
+func (p *program) isArchive(ctx context.Context, argument string) (bool, error) {
+	if !backup.IsBucket(argument) {
+		info, err := os.Stat(argument)
+		return err == nil && info.IsDir(), nil
+	}
+	if at, err := s3.ParseLocation(argument); err == nil && at.Key == "" {
+		return true, nil
+	}
+	object, err := p.object(argument)
+	if err != nil {
+		return false, err
+	}
+	_, err = object.Manifest(ctx)
+	return errors.Is(err, fs.ErrNotExist), nil // the restore reports any other error
+}
+
+// archiveFacts is the output of restore --json for the destination of backups.
+type archiveFacts struct {
+	DB string `json:"db"`
+	backup.Recovered
+}
+
+// restoreArchive restores the store from the destination of backups as it was at a time; the zero time means the newest
+// commit.
+func (p *program) restoreArchive(ctx context.Context, from, db string, at time.Time, o *backupOptions) error {
+	archive, err := backup.OpenArchive(ctx, from, p.settings.Backup.S3Config(p.env), db)
+	if err != nil {
+		return restoreFault(from, err)
+	}
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	r, err := archive.Restore(ctx, db, at, o.force, progress.Part)
+	progress.End()
+	if err != nil {
+		return restoreFault(from, err)
+	}
+	for _, fault := range r.Faults {
+		fmt.Fprintf(p.Stderr, "warning: %s; restored from an older backup and the segments after it\n",
+			terminal.Printable(fault))
+	}
+	p.auditClosed(ctx, audit.StoreRestore,
+		fileDetail(from), countDetail("plants", r.Plants), countDetail("commits", r.Commits))
+	before := "before now"
+	if !at.IsZero() {
+		before = "before " + terminal.FormatTime(at)
+	} else {
+		at = time.Now()
+	}
+	return p.result(archiveFacts{db, r}, "%s has %d plants, up to commit %d of %s, %.1f s %s\n",
+		terminal.Printable(db), r.Plants, r.Commits, terminal.FormatTime(r.At), at.Sub(r.At).Seconds(), before)
 }
 
 // restoreObject restores the store from a backup in a bucket.
@@ -113,7 +191,7 @@ func restoreObject(
 		return m, err
 	}
 	defer r.Close()
-	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part)
+	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part, nil)
 }
 
 // restoreStream restores the store from a backup on standard input.
@@ -128,5 +206,5 @@ func (p *program) restoreStream(
 		}
 		m = &read
 	}
-	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part)
+	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part, nil)
 }

@@ -14,8 +14,8 @@ import (
 
 func newVerify(p *program) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "verify [FILE]",
-		Short: "Check the store or a backup for damage",
+		Use:   "verify [FILE|DESTINATION]",
+		Short: "Check the store, a backup or the destination of backups for damage",
 		Long: `Check the whole store, or the backup FILE, for damage: the structure of the file,
 each plant and token, and missing plants. The command changes nothing. The server
 may run; its WAL grows until the command ends.
@@ -23,9 +23,13 @@ may run; its WAL grows until the command ends.
 If FILE is s3://BUCKET/NAME, the command only compares the size and the SHA-256 of
 the backup with the manifest; restore also checks each plant.
 
+For the DESTINATION of a server's backups (--backup-dir), the command checks all of
+them, and that no commit after the newest one is missing.
+
 Each fault is a line on standard output, and the exit code is then 1.`,
 		Example: `  plantstore verify
   plantstore verify /mnt/backup/monday.db
+  plantstore verify /mnt/backup
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +40,9 @@ Each fault is a line on standard output, and the exit code is then 1.`,
 						return err
 					}
 					return p.verify(ctx, path, backupfile.Verify, "")
+				}
+				if archive, err := p.isArchive(ctx, args[0]); err != nil || archive {
+					return cmp.Or(err, p.verifyArchive(ctx, args[0]))
 				}
 				object, err := p.object(args[0])
 				switch {
@@ -119,6 +126,34 @@ func (p *program) verifyObject(ctx context.Context, object *backup.Object) error
 		fmt.Sprintf("%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
 			terminal.Printable(facts.File), m.Plants, m.Commits, m.Bytes))
 }
+
+// verifyArchiveFacts is the output of verify --json for the destination of backups.
+type verifyArchiveFacts struct {
+	verdict
+	backup.Verification
+}
+
+// verifyArchive checks the destination of backups.
+func (p *program) verifyArchive(ctx context.Context, address string) error {
+	archive, err := backup.OpenArchive(ctx, address, p.settings.Backup.S3Config(p.env), p.settings.DB.Path)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	v, err := archive.Verify(ctx, progress.Part)
+	progress.End()
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	first := v.Faults[:min(len(v.Faults), faultsMax)]
+	facts := verifyArchiveFacts{newVerdict(address, true, first, len(v.Faults)-len(first)), v}
+	return p.reportVerification(facts.verdict, facts, fmt.Sprintf(
+		"%s is undamaged: %d backups and %d segments, last commit %d of %s\n",
+		terminal.Printable(address), v.Backups, v.Segments, v.Commits, terminal.FormatTime(v.At)))
+}
+
+const faultsMax = 20 // that are printed
 
 // reportVerification prints facts with --json, else the first faults of a file or, without a fault, a text. The error
 // is that the file has faults.

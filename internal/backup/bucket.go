@@ -70,6 +70,14 @@ func (b *bucket) remove(ctx context.Context, name string) error {
 	return b.object(name).Remove(ctx)
 }
 
+func (b *bucket) put(ctx context.Context, name string, content []byte) error {
+	return b.Put(ctx, b.at.Join(name).Key, content)
+}
+
+func (b *bucket) delete(ctx context.Context, name string) error {
+	return b.Bucket.Remove(ctx, b.at.Join(name).Key)
+}
+
 func (b *bucket) verify(
 	ctx context.Context, name string, progress func(step string) backupfile.Progress,
 ) (faults []string, err error) {

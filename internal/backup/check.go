@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"plantstore/internal/sqlite/backupfile"
 )
@@ -16,8 +17,8 @@ func (s *Service) verify(j *Job, b Backup) ([]string, error) {
 	return faults, cmp.Or(err, damage(faults))
 }
 
-// drill restores the backup of a job into a scratch file and verifies that file. A store has one server, which runs one
-// drill at a time, so a scratch directory that exists was left by a killed server.
+// drill restores the backup of a job, with the segments after it, into a scratch file and verifies that file. A store
+// has one server, which runs one drill at a time, so a scratch directory that exists was left by a killed server.
 func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	s.removeScratch()
 	if err := checkSpace(s.config.Scratch, b.Manifest.Bytes); err != nil {
@@ -28,13 +29,16 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.scratch)) }()
 	path := filepath.Join(s.scratch, "restored.db")
-	r, err := s.to.open(s.ctx, b.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	progress := s.steps(j)
-	if _, err := backupfile.RestoreFrom(s.ctx, r, &b.Manifest, path, false, progress("restore")); err != nil {
+	archive := Archive{s.to, s.names}
+	err = retryMissing(func() error {
+		steps, err := archive.steps(s.ctx, b, time.Time{})
+		if err == nil {
+			_, err = archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	v, err := backupfile.Verify(s.ctx, path, progress("check"))

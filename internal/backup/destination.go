@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 )
 
-// destination stores backups by name, each with a manifest: a directory or a bucket.
+// destination stores backups by name, each with a manifest, and segments: a directory or a bucket.
 type destination interface {
 	// location returns the path or the URL of a backup, and of the destination for an empty name.
 	location(name string) string
@@ -34,6 +34,12 @@ type destination interface {
 	// remove removes a backup and then its manifest, because retention would ignore a backup without its manifest. The
 	// error wraps fs.ErrNotExist if there is no such backup.
 	remove(ctx context.Context, name string) error
+
+	// put stores a file, which appears complete. It replaces a file with the same name.
+	put(ctx context.Context, name string, content []byte) error
+
+	// delete removes a file. A missing one is not an error.
+	delete(ctx context.Context, name string) error
 
 	// verify reads a whole backup and returns its damage.
 	verify(ctx context.Context, name string, progress func(step string) backupfile.Progress) (faults []string, err error)

@@ -102,6 +102,18 @@ func (d *directory) remove(_ context.Context, name string) error {
 	return err
 }
 
+func (d *directory) put(_ context.Context, name string, content []byte) error {
+	return safefile.Write(d.location(name), content, true)
+}
+
+func (d *directory) delete(_ context.Context, name string) error {
+	err := d.removeFile(d.location(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (d *directory) verify(
 	ctx context.Context, name string, progress func(step string) backupfile.Progress,
 ) ([]string, error) {

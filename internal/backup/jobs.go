@@ -121,7 +121,7 @@ func (s *Service) MakeBackup(by audit.Origin) (Job, error) {
 			started = s.lastManual.Add(time.Second)
 		}
 		s.lastManual = started
-		return s.nameAt(started, manualEnd)
+		return s.names.nameAt(started, manualEnd)
 	}, func(j *Job) {
 		waitUntil(s.ctx, started)
 		m, err := s.make(j, time.Now())

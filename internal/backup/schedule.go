@@ -9,6 +9,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/journal"
 )
 
 // schedule makes a backup every config.Every until Close. The interval begins with the newest complete backup in the
@@ -21,9 +22,10 @@ func (s *Service) schedule() {
 		s.last.Set(float64(last.Unix()))
 		next = last.Add(s.config.Every)
 	}
-	for s.setNext(next); waitUntil(s.ctx, next) && s.acquire(); s.setNext(next) {
+	var err error
+	for s.setNext(next); s.waitDue(next, err != nil) && s.acquire(); s.setNext(next) {
 		started := time.Now()
-		switch err := s.makeScheduled(started); {
+		switch err = s.makeScheduled(started); {
 		case s.ctx.Err() != nil:
 			return
 		case err != nil:
@@ -35,6 +37,38 @@ func (s *Service) schedule() {
 			s.removeOld()
 		}
 	}
+}
+
+// needBackup makes a backup due that has a commit: no segment leads to it.
+func (s *Service) needBackup(commit int64) {
+	s.mu.Lock()
+	s.needed = max(s.needed, commit)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // the schedule has not received the last signal yet
+	}
+}
+
+// waitDue waits until a time and returns true. Unless the last backup failed, it also returns true when a commit
+// needs a backup that no backup has. It returns false at the end of the service.
+func (s *Service) waitDue(at time.Time, failed bool) bool {
+	for failed || !s.backupNeeded() {
+		select {
+		case <-s.ctx.Done():
+			return false
+		case <-s.wake:
+		case <-time.After(time.Until(at)):
+			return true
+		}
+	}
+	return waitUntil(s.ctx, time.Now().Truncate(time.Second).Add(time.Second)) // the times in the names must differ
+}
+
+func (s *Service) backupNeeded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.needed > s.made
 }
 
 // acquire waits until no other backup runs and returns true. It returns false at the end of the service. endJob
@@ -73,19 +107,21 @@ type Schedule struct {
 	Every       time.Duration
 	Keep        int
 	Next        time.Time // when the next backup is due; zero until the service has read the destination
+	Copied      time.Time // the destination has all commits from before this time; zero: only those in backups
 }
 
 // Schedule returns the schedule of the service.
 func (s *Service) Schedule() Schedule {
+	copied := s.copier.copiedTo()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Schedule{s.to.location(""), s.config.Every, s.config.Keep, s.next}
+	return Schedule{s.to.location(""), s.config.Every, s.config.Keep, s.next, copied}
 }
 
 // makeScheduled makes a scheduled backup. The caller has acquired the slot.
 func (s *Service) makeScheduled(started time.Time) error {
 	s.mu.Lock()
-	job := s.addJob(s.making, Making, s.nameAt(started, scheduledEnd), s.config.By)
+	job := s.addJob(s.making, Making, s.names.nameAt(started, scheduledEnd), s.config.By)
 	s.mu.Unlock()
 	m, err := s.make(job, started)
 	if err == nil {
@@ -105,6 +141,9 @@ func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error)
 	case err != nil:
 		s.config.Log.Error("backup failed", "file", file, "error", err)
 	default:
+		s.mu.Lock()
+		s.made = max(s.made, m.Commits)
+		s.mu.Unlock()
 		s.config.Log.Info("backup made", "file", file, "plants", m.Plants, "bytes", m.Bytes,
 			"took_us", time.Since(started).Microseconds())
 	}
@@ -113,9 +152,10 @@ func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error)
 
 // clean removes the parts of unfinished backups of a killed server or an unreachable destination.
 func (s *Service) clean() {
-	removed, err := s.to.clean(s.ctx, s.prefix(), func(name string) bool {
-		_, ok := s.named(name)
-		return ok
+	removed, err := s.to.clean(s.ctx, string(s.names), func(name string) bool {
+		_, isBackup := s.names.named(name)
+		_, isSegment := journal.ParseName(s.names.segmentPrefix(), name)
+		return isBackup || isSegment
 	})
 	for _, name := range removed {
 		s.config.Log.Info("removed an unfinished backup", "file", s.to.location(name))
@@ -147,6 +187,12 @@ func (s *Service) removeOld() {
 		default:
 			s.config.Log.Info("removed an old backup", "file", old[0].Location)
 		}
+	}
+	if len(old) == 0 {
+		return
+	}
+	if err := s.removeOldSegments(s.ctx, old[0].At); err != nil {
+		s.reportNotRemoved(s.to.location(""), err)
 	}
 }
 

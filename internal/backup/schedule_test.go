@@ -89,7 +89,7 @@ func (r *rig) advance(d time.Duration) {
 
 // nameAt returns the name of a backup made d from now.
 func (r *rig) nameAt(d time.Duration) string {
-	return r.Service.nameAt(time.Now().Add(d), scheduledEnd)
+	return r.names.nameAt(time.Now().Add(d), scheduledEnd)
 }
 
 // copyAs makes a complete backup with a name in the directory.

@@ -43,6 +43,8 @@ type Config struct {
 	Scratch     string        // directory for temporary copies and drills; needs the size of the store
 	Every       time.Duration // between two scheduled backups
 	Keep        int           // number of scheduled backups to keep
+	Journal     Journal       // of the store; unused if Lag is 0
+	Lag         time.Duration // time within which the destination gets each commit; 0: only backups are made
 
 	By      audit.Origin      // of the entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
@@ -55,6 +57,7 @@ type Config struct {
 type Service struct {
 	config  Config
 	to      destination
+	names   series
 	store   string // identity of the store in its manifests
 	scratch string // directory of a drill
 
@@ -71,8 +74,13 @@ type Service struct {
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
 	next       time.Time                      // when the next scheduled backup is due
+	needed     int64                          // number of the last commit that no segment leads to
+	made       int64                          // number of the last commit of the backups that this process made
 	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
+
+	copier *copier       // nil: only backups are made
+	wake   chan struct{} // holds a value when needed was set
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -98,9 +106,10 @@ func New(c Config) (*Service, error) {
 	}
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
-		config: c, to: to, store: store, scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
+		config: c, to: to, names: seriesOf(c.DB), store: store,
+		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
-		making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
@@ -122,11 +131,24 @@ func New(c Config) (*Service, error) {
 			Help: "Free bytes of the file system of the backup directory.",
 		}, d.freeBytes))
 	}
+	if c.Lag == 0 {
+		return s, nil
+	}
+	if _, _, err := c.Journal.StartJournal(s.ctx); err != nil { // before the first backup
+		return nil, err
+	}
+	s.copier = newCopier(s, c.Metrics)
 	return s, nil
 }
 
-// Start starts the schedule. A backup is due at once if the destination has none.
-func (s *Service) Start() { s.running.Go(s.schedule) }
+// Start starts the schedule and the copy of the commits. A backup is due at once if the destination has none.
+func (s *Service) Start() {
+	s.running.Go(s.schedule)
+	if s.copier != nil {
+		s.running.Go(s.copier.run)
+		s.running.Go(s.mergeSegments)
+	}
+}
 
 // Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
 func (s *Service) Close() {
@@ -190,13 +212,14 @@ func (s *Service) Newest(ctx context.Context) (Backup, error) {
 
 // files returns the files of the destination with the name of a backup, newest first, without their manifests.
 func (s *Service) files(ctx context.Context) (all []Backup, err error) {
-	files, err := s.to.list(ctx, s.prefix())
+	files, err := s.to.list(ctx, s.names.prefix())
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
 	for _, f := range files {
-		if b, ok := s.named(f.name); ok {
+		if b, ok := s.names.named(f.name); ok {
+			b.Location = s.to.location(b.Name)
 			b.Bytes, names[b.Name] = f.bytes, true
 			all = append(all, b)
 		}
@@ -231,10 +254,11 @@ func (s *Service) inspect(ctx context.Context, b *Backup) {
 
 // Find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
 func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
-	b, ok := s.named(name)
+	b, ok := s.names.named(name)
 	if !ok {
 		return b, ErrNotFound
 	}
+	b.Location = s.to.location(name)
 	if err = checkTime(b); err == nil {
 		b.Manifest, err = s.to.manifest(ctx, name)
 	}

@@ -438,7 +438,7 @@ func TestRetentionKeepsManual(t *testing.T) {
 		r := newRig(t)
 		var manual, scheduled []string
 		for i := range 4 {
-			manual = append(manual, r.Service.nameAt(time.Now(), manualEnd))
+			manual = append(manual, r.names.nameAt(time.Now(), manualEnd))
 			r.end(r.MakeBackup(admin))
 			if i == 0 {
 				r.start()

@@ -20,6 +20,7 @@ type Backup struct {
 	Dir   string // or an S3 address
 	Every time.Duration
 	Keep  int
+	Lag   time.Duration // 0: only backups
 
 	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
 	Region       string
@@ -68,8 +69,13 @@ func (b *Backup) check(s *Settings) error {
 	if b.Dir != "" && s.DB.IsDatabase() {
 		return s.Fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
 	}
+	if 0 < b.Lag && b.Lag < shortestLag {
+		return s.Fault("backup-lag", "use 0 or at least %s", FormatDuration(shortestLag))
+	}
 	return nil
 }
+
+const shortestLag = 100 * time.Millisecond // a segment for each half of it
 
 // checkDestination returns an error if the destination of the backups cannot be used.
 func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Settings) (err error) {

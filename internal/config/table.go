@@ -113,6 +113,10 @@ func (s *Settings) storeGroups() []Group {
 		{"Durability and backups", []Setting{
 			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
 			{"backup-every", Timeout(&s.Backup.Every), "1d", "`time` between two scheduled backups"},
+			{
+				"backup-lag", Duration(&s.Backup.Lag), "0",
+				"`time` within which each commit is copied to the backup directory; 0: only with the next backup",
+			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
 			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
 			{"s3-region", text(&s.Backup.Region), "", "`region` of the bucket of backups"},

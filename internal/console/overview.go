@@ -130,6 +130,9 @@ func (c *Console) summary(o overview) (parts []link) {
 	default:
 		add("no backup yet", "/backups")
 	}
+	if at := c.Operations.BackupSchedule().Copied; !at.IsZero() {
+		add("each commit copied, the last "+formatAgo(c.now().Sub(at)), "/backups")
+	}
 	failing, deliveries := 0, c.Operations.Deliveries()
 	for _, s := range deliveries {
 		if s.Gone || s.Failures > 0 {

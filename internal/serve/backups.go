@@ -6,11 +6,18 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
+	"plantstore/internal/sqlite"
 )
 
 // openBackups opens the backups of the server, if they have a destination.
-func (v *instance) openBackups(context.Context) (err error) {
+func (v *instance) openBackups(ctx context.Context) (err error) {
 	s := v.Settings
+	file, isFile := v.engine.(*sqlite.Engine)
+	if isFile && (s.Backup.Dir == "" || s.Backup.Lag == 0) {
+		if err := file.StopJournal(ctx); err != nil {
+			return err
+		}
+	}
 	if s.Backup.Dir == "" {
 		return nil
 	}
@@ -21,7 +28,7 @@ func (v *instance) openBackups(context.Context) (err error) {
 	}
 	v.backups, err = backup.New(backup.Config{
 		DB: s.DB.Path, Destination: s.Backup.Dir, S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
-		Every: s.Backup.Every, Keep: s.Backup.Keep,
+		Every: s.Backup.Every, Keep: s.Backup.Keep, Journal: file, Lag: s.Backup.Lag,
 		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
 	})
 	if err != nil { // check has found the usage errors

@@ -234,11 +234,11 @@ func (e *Engine) finishCheckpoint() error {
 }
 
 // framesOf estimates how many frames a batch adds to the WAL, at most: a page and a split page
-// for each plant, and the pages of long texts.
+// for each plant, and the pages of long texts, twice for the journal.
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {
 		bytes += batch[i].Plant.Bytes()
 	}
-	return 2*len(batch) + bytes/4096 + 64
+	return 2*len(batch) + 2*bytes/4096 + 64
 }

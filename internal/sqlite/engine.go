@@ -50,14 +50,15 @@ type Engine struct {
 	serveLock *os.File       // nil in a command
 	ticket    *dbfile.Ticket // nil if the engine is read-only
 
-	writeMu sync.Mutex    // guards writer, its statements and order
-	writer  *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
-	stmts   writeStmts
-	broken  error          // refuses every write if it is set
-	order   []int32        // scratch of Insert
-	digests store.Digester // scratch of Insert
-	current transaction
-	wal     *os.File // the WAL, for syncWAL
+	writeMu  sync.Mutex    // guards writer, its statements and order
+	writer   *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
+	stmts    writeStmts
+	broken   error          // refuses every write if it is set
+	order    []int32        // scratch of Insert
+	digests  store.Digester // scratch of Insert
+	current  transaction
+	recorder recorder
+	wal      *os.File // the WAL, for syncWAL
 
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
 	capturedTo   int64           // last captured.number that Captured returned; only a move uses it

@@ -25,8 +25,8 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
-		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
+		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), history FROM state"},
+		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, history = ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
 		if err != nil {
@@ -51,7 +51,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	}
 	outcomes := make([]store.Outcome, len(batch))
 	events := false
-	err = e.write(ctx, func() (err error) {
+	err = e.run(ctx, func() (err error) {
 		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
 		for _, i := range e.order {
 			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
@@ -63,6 +63,9 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		}
 		if events, err = e.checkWritable(); err == nil && events {
 			err = e.writeEvents(batch, outcomes)
+		}
+		if e.current.recorded {
+			e.recordPlants(batch, outcomes, events)
 		}
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -20,13 +21,22 @@ type transaction struct {
 	move     store.MoveState
 	webhooks bool // a webhook is active
 
+	history  journal.History // after the last commit; after this one, once it is recorded
+	recorded bool            // in the journal; else the zero history is stored as NULL
+	changes  []byte          // for the journal
+
 	plants, digests int64            // added
 	moveSet         *store.MoveState // nil: unchanged
 }
 
-// write runs change in a transaction. An error means that it changed nothing, unless the
-// error wraps store.ErrOutcomeUnknown.
+// write runs a change of rows, but not of plants, in a transaction. An error means that it changed nothing, unless
+// the error wraps store.ErrOutcomeUnknown.
 func (e *Engine) write(ctx context.Context, change func() error) error {
+	return e.run(ctx, func() error { return e.recordRows(change) })
+}
+
+// run is write for a change that sets the changes of the current transaction itself.
+func (e *Engine) run(ctx context.Context, change func() error) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	if e.broken != nil {
@@ -119,20 +129,31 @@ func (e *Engine) readState() error {
 		err = dbfile.ErrNoState
 	}
 	if err == nil {
-		e.current = transaction{commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0}
+		e.current = transaction{
+			commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0,
+			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3),
+		}
 	}
 	return err
 }
 
-// countCommit stores the changes of the current transaction in the state.
+// countCommit stores the current transaction in the journal, and its changes in the state.
 func (e *Engine) countCommit() error {
 	s := e.stmts.count
 	if s == nil { // the transaction creates the tables
 		return nil
 	}
+	if err := e.recordCommit(); err != nil {
+		return err
+	}
 	s.BindInt64(1, e.current.commit)
 	s.BindInt64(2, e.current.plants)
 	s.BindInt64(3, e.current.digests)
+	if e.current.history == (journal.History{}) {
+		s.BindNull(4)
+	} else {
+		s.BindBlob(4, e.current.history[:])
+	}
 	return s.Run()
 }
 

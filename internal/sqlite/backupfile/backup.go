@@ -17,6 +17,7 @@ import (
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 )
 
@@ -161,6 +162,13 @@ func copyStore(
 	m = Manifest{
 		Format: manifestFormat, MadeAt: time.Now().UTC(),
 		Store: s.StoreName(), Commits: s.Commits, Plants: s.Plants,
+	}
+	history, err := dbfile.HistoryOf(c)
+	if err != nil {
+		return m, err
+	}
+	if history != (journal.History{}) {
+		m.History = history.String()
 	}
 	to, err := sqlite3.Open(temp)
 	if err != nil {

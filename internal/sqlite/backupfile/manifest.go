@@ -14,10 +14,11 @@ import (
 // Manifest describes a backup. It is a file beside the backup, with the suffix
 // ManifestSuffix.
 type Manifest struct {
-	Format  int       `json:"format"`           // manifestFormat
-	MadeAt  time.Time `json:"made_at,omitzero"` // time of the snapshot
-	Store   string    `json:"store"`            // identity of the store, in hexadecimal digits
-	Commits int64     `json:"commits"`          // number of the last commit
+	Format  int       `json:"format"`            // manifestFormat
+	MadeAt  time.Time `json:"made_at,omitzero"`  // time of the snapshot
+	Store   string    `json:"store"`             // identity of the store, in hexadecimal digits
+	Commits int64     `json:"commits"`           // number of the last commit
+	History string    `json:"history,omitempty"` // after it, in hexadecimal digits (package journal); empty: not recorded
 	Plants  int64     `json:"plants"`
 	Bytes   int64     `json:"bytes"`  // of the file
 	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits

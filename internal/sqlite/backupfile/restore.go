@@ -35,14 +35,16 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 		return m, err
 	}
 	defer in.Close()
-	return RestoreFrom(ctx, in, &m, path, replace, progress)
+	return RestoreFrom(ctx, in, &m, path, replace, progress, nil)
 }
 
 // RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
 // must match the header, and the backup must be undamaged, as Verify checks it; the returned
-// manifest then has no time.
+// manifest then has no time. If commits is not nil, it repeats the commits after a backup with a
+// manifest before the store appears; the returned manifest then has the number of the last of them.
 func RestoreFrom(
 	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
+	commits func(*Replay) error,
 ) (got Manifest, err error) {
 	if path, err = dbfile.Locate(path); err != nil { // so that a link is not replaced
 		return got, err
@@ -59,9 +61,12 @@ func RestoreFrom(
 	}
 	defer func() { err = errors.Join(err, temp.Discard()) }()
 	if m != nil {
-		got, err = *m, m.receive(ctx, r, temp, progress)
+		got, err = *m, m.receive(ctx, r, temp, progress, commits == nil)
 	} else {
 		got, err = receiveAlone(ctx, r, temp, progress)
+	}
+	if err == nil && commits != nil {
+		err = got.replay(ctx, temp.Name(), commits)
 	}
 	if err != nil {
 		return got, err
@@ -74,10 +79,15 @@ func RestoreFrom(
 	return got, replaceStore(ctx, temp, path, replace)
 }
 
-// receive copies a backup from r into a file and compares the copy with the manifest.
-func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) error {
+// receive copies a backup from r into a file and compares the copy with the manifest. If check is not set, it does
+// not read the plants, because replay does.
+func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress, check bool) error {
 	if err := copyBytes(temp, contextReader{ctx, r}, m.Bytes, progress); err != nil {
 		return err
+	}
+	if !check {
+		size, sum, err := sumFile(ctx, temp.Name())
+		return cmp.Or(err, m.CheckContent(size, sum))
 	}
 	v, err := m.verify(ctx, temp.Name(), nil)
 	return cmp.Or(err, v.damage())
@@ -108,6 +118,22 @@ func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progres
 	m = Manifest{Format: manifestFormat, Store: v.Store, Commits: v.Commits, Plants: v.Plants}
 	m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name())
 	return m, err
+}
+
+// replay repeats commits on the restored copy of the backup at path, and checks the result.
+func (m *Manifest) replay(ctx context.Context, path string, commits func(*Replay) error) error {
+	if err := replay(ctx, path, commits); err != nil {
+		return err
+	}
+	var v Verification
+	if err := v.checkImmutable(ctx, path, false, nil); err != nil {
+		return err
+	}
+	m.Plants, m.Commits = v.Plants, v.Commits
+	if len(v.Faults) > 0 {
+		return fmt.Errorf("the restored store is damaged: %s", v.Faults[0])
+	}
+	return nil
 }
 
 // copyBytes copies a backup, which must have exactly size bytes.

@@ -6,6 +6,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -25,6 +26,12 @@ func ReadState(c *sqlite3.Conn) (state State, err error) {
 		state = State{s.Int64(0), s.Int64(1), s.Int64(2), s.Int64(3), s.Int64(4)}
 	})
 	return state, err
+}
+
+// HistoryOf returns the history of a store; the zero value if its commits are not recorded.
+func HistoryOf(c *sqlite3.Conn) (history journal.History, err error) {
+	err = StateRow(c, "history", func(s *sqlite3.Stmt) { history = journal.HistoryFrom(s.Bytes(0)) })
+	return history, err
 }
 
 // StateRow calls read with columns of the table state.

@@ -39,9 +39,18 @@ CREATE TABLE state (
     audit_sequence  INTEGER,          -- the newest entry of the audit log; NULL: there is none
     audit_hash      BLOB,
     pruned_sequence INTEGER,          -- the newest entry that was pruned; NULL: there is none
-    pruned_hash     BLOB
+    pruned_hash     BLOB,
+    history         BLOB              -- hash of the commits since a copy of them began (package journal); NULL: none is made
 ) STRICT;
 INSERT INTO state (store, commits, plants, digests, token_changes, token_digests) VALUES (random(), 0, 0, 0, 0, 0);
+
+-- The commits that the copy in the destination of the backups may lack. Package journal has the form of the changes.
+CREATE TABLE plantstore_journal (
+    number   INTEGER PRIMARY KEY, -- state.commits after the commit
+    at       INTEGER NOT NULL,
+    changes  BLOB    NOT NULL,
+    previous BLOB    NOT NULL     -- state.history before the commit
+) STRICT;
 
 -- The audit log. Package audit has the form of the entries, and docs/reference/audit.md describes it.
 CREATE TABLE plantstore_audit (

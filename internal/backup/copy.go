@@ -1,0 +1,228 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/sqlite/journal"
+)
+
+// Journal is the journal of the store that the process serves.
+type Journal interface {
+	// StartJournal makes each later commit record its changes. It returns the number of the last commit and the history
+	// after it.
+	StartJournal(ctx context.Context) (commits int64, history journal.History, err error)
+
+	// Journal returns commits after a number, in ascending order, until their changes exceed a number of bytes, and the
+	// history before the first of them. Each of them follows the one before.
+	Journal(ctx context.Context, after int64, bytesMax int) (previous journal.History, commits []journal.Commit, err error)
+
+	// JournalEnds calls visit with the number of each recorded commit and the history before it until visit returns false,
+	// the newest first.
+	JournalEnds(ctx context.Context, visit func(number int64, previous journal.History) bool) error
+
+	// TrimJournal makes later commits remove the commits up to a number from the journal.
+	TrimJournal(to int64)
+}
+
+// copier copies the commits of the store to the destination soon after they are made. Its fields belong to the
+// goroutine of run, except for those that mu guards.
+type copier struct {
+	service *Service
+	encoder journal.Encoder
+
+	started bool            // the fields below are known
+	commits int64           // the last commit in the destination
+	history journal.History // after it
+
+	mu      sync.Mutex
+	pending time.Time // of the oldest commit that the destination lacks; guarded by mu; zero: none is known
+	checked time.Time // when the destination lacked none; guarded by mu
+	fault   error     // of the last attempt; guarded by mu
+
+	failed prometheus.Counter
+}
+
+func newCopier(s *Service, metrics prometheus.Registerer) *copier {
+	c := &copier{service: s, failed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plantstore_copy_attempts_failed_total",
+		Help: "Attempts to copy commits to the destination of the backups that failed.",
+	})}
+	metrics.MustRegister(c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_copy_lag_seconds",
+		Help: "Age of the oldest commit that the destination of the backups lacks; 0 without one.",
+	}, func() float64 { return c.lag().Seconds() }))
+	return c
+}
+
+// lag returns the age of the oldest commit that the destination lacks.
+func (c *copier) lag() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(c.pending))
+}
+
+// copiedTo returns a time before which the destination has all commits; the zero time without a copy.
+func (c *copier) copiedTo() time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.pending, c.checked)
+}
+
+const (
+	shipBytes     = 4 << 20 // of changes in a segment
+	shipRetry     = time.Second
+	shipAtEndMax  = 5 * time.Second // at the end of the server
+	commitsPerLag = 2               // a commit waits for half of the lag on average
+)
+
+// run copies commits until Close, and then what is left.
+func (c *copier) run() {
+	s := c.service
+	for {
+		err := c.ship(s.ctx)
+		c.report(err)
+		wait := s.config.Lag / commitsPerLag
+		if err != nil {
+			wait = max(wait, shipRetry)
+		}
+		if !waitUntil(s.ctx, time.Now().Add(wait)) {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shipAtEndMax)
+	defer cancel()
+	c.report(c.ship(ctx))
+}
+
+// report counts and logs the result of an attempt: the first fault, and the first success after it.
+func (c *copier) report(err error) {
+	if c.service.ctx.Err() != nil && err != nil {
+		return
+	}
+	c.mu.Lock()
+	before := c.fault
+	c.fault = err
+	c.mu.Unlock()
+	log, to := c.service.config.Log, c.service.to.location("")
+	switch {
+	case err != nil && before == nil:
+		log.Warn("could not copy commits to the destination of the backups; it lacks them until it is back",
+			"destination", to, "error", err)
+	case err == nil && before != nil:
+		log.Info("the destination of the backups has all commits again", "destination", to)
+	}
+	if err != nil {
+		c.failed.Inc()
+	}
+}
+
+// ship copies the commits of the journal that the destination lacks.
+func (c *copier) ship(ctx context.Context) error {
+	if !c.started {
+		if err := c.start(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		more, err := c.shipSegment(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// shipSegment copies some commits in a segment. more is set if there may be more of them.
+func (c *copier) shipSegment(ctx context.Context) (more bool, err error) {
+	s, now := c.service, time.Now()
+	previous, commits, err := s.config.Journal.Journal(ctx, c.commits, shipBytes)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	c.pending, c.checked = time.Time{}, now
+	if len(commits) > 0 {
+		c.pending = commits[0].At
+	}
+	c.mu.Unlock()
+	if len(commits) == 0 {
+		return false, nil
+	}
+	if commits[0].Number != c.commits+1 || previous != c.history { // the journal was full
+		s.needBackup(commits[0].Number - 1)
+	}
+	described, content, err := c.encoder.Encode(s.store, previous, commits)
+	if err != nil {
+		return false, err
+	}
+	if err := s.to.put(ctx, described.Name(s.names.segmentPrefix()), content); err != nil {
+		return false, fmt.Errorf("store a segment: %w", err)
+	}
+	c.commits, c.history = described.Last, journal.ParseHistory(described.After)
+	s.config.Journal.TrimJournal(c.commits)
+	return true, nil
+}
+
+// end is a commit with the history after it.
+type end struct {
+	commits int64
+	history string
+}
+
+// start finds the last commit that the destination has: the end of a segment that the history of the store contains.
+// Without one, a new backup is needed unless a backup is in the history.
+func (c *copier) start(ctx context.Context) error {
+	s := c.service
+	segments, err := listSegments(ctx, s.to, s.names)
+	if err != nil {
+		return err
+	}
+	backups, err := s.List(ctx)
+	if err != nil {
+		return err
+	}
+	ofSegments, ofBackups := map[end]bool{}, map[end]bool{}
+	for _, g := range segments {
+		ofSegments[end{g.Last, g.After}] = true
+	}
+	for _, b := range backups {
+		if b.Fault == nil {
+			ofBackups[end{b.Manifest.Commits, b.Manifest.History}] = true
+		}
+	}
+	commits, history, err := s.config.Journal.StartJournal(ctx)
+	if err != nil {
+		return err
+	}
+	found, hasBackup := false, false
+	visit := func(after int64, h journal.History) bool {
+		commits, history = after, h
+		found = ofSegments[end{after, h.Short()}]
+		hasBackup = hasBackup || ofBackups[end{after, h.String()}]
+		return !found
+	}
+	if visit(commits, history) {
+		err = s.config.Journal.JournalEnds(ctx, func(number int64, previous journal.History) bool {
+			return visit(number-1, previous)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if !found && !hasBackup {
+		s.needBackup(commits)
+	}
+	c.commits, c.history, c.started = commits, history, true
+	return nil
+}

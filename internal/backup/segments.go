@@ -1,0 +1,54 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"plantstore/internal/sqlite/journal"
+)
+
+// segment is a segment in a destination.
+type segment struct {
+	journal.Segment // as far as its name has it
+
+	name  string
+	bytes int64
+}
+
+// listSegments returns the segments of a series, sorted by their commits.
+func listSegments(ctx context.Context, to destination, names series) (all []segment, err error) {
+	files, err := to.list(ctx, names.segmentPrefix())
+	for _, f := range files {
+		if s, ok := journal.ParseName(names.segmentPrefix(), f.name); ok {
+			all = append(all, segment{s, f.name, f.bytes})
+		}
+	}
+	slices.SortFunc(all, func(a, b segment) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
+	return all, err
+}
+
+// segmentBytesMax bounds the content of a segment that is read. A segment has about shipBytes or mergedBytes, unless
+// a single commit is larger.
+const segmentBytesMax = 512 << 20
+
+// readSegment returns the content of a segment.
+func readSegment(ctx context.Context, to destination, s segment) ([]byte, error) {
+	r, err := to.open(ctx, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", to.location(s.name), err)
+	}
+	defer r.Close()
+	content, err := io.ReadAll(io.LimitReader(r, segmentBytesMax+1))
+	if err == nil && len(content) > segmentBytesMax {
+		err = fmt.Errorf("it has more than %d bytes", segmentBytesMax)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", to.location(s.name), err)
+	}
+	return content, nil
+}

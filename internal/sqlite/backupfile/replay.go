@@ -1,0 +1,135 @@
+package backupfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// Replay repeats commits on the restored copy of a backup, before anybody else can open it.
+type Replay struct {
+	conn    *sqlite3.Conn
+	digests store.Digester
+
+	state   dbfile.State // after the last commit
+	history journal.History
+}
+
+// ErrOtherHistory means that a commit was made on another content than that of the store.
+var ErrOtherHistory = errors.New("the commit does not follow the content of the backup")
+
+// openReplay opens the file of a store without a WAL.
+func openReplay(path string) (r *Replay, err error) {
+	c, err := sqlite3.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	// The file is removed after an error, so no rollback journal is needed, and RestoreFrom syncs it.
+	err = c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; " +
+		"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
+	if err != nil {
+		return nil, err
+	}
+	version, err := dbfile.SchemaVersion(c, path)
+	if err == nil {
+		err = dbfile.CheckSchema(c, path, version) // before any table is read
+	}
+	if err == nil {
+		err = c.Exec("BEGIN")
+	}
+	if err != nil {
+		return nil, err
+	}
+	r = &Replay{conn: c}
+	if r.state, err = dbfile.ReadState(c); err != nil {
+		return nil, err
+	}
+	r.history, err = dbfile.HistoryOf(c)
+	return r, err
+}
+
+// Commits returns the number of the last commit, and the history after it.
+func (r *Replay) Commits() (int64, journal.History) { return r.state.Commits, r.history }
+
+// Commit repeats a commit. after is the history after it. The error wraps ErrOtherHistory or journal.ErrForm if the
+// store is not the one that the commit was made on.
+func (r *Replay) Commit(c *journal.Commit, after journal.History) error {
+	if c.Number != r.state.Commits+1 || r.history.After(c) != after {
+		return fmt.Errorf("commit %d: %w", c.Number, ErrOtherHistory)
+	}
+	err := r.repeat(c)
+	if errors.Is(err, sqlite3.ErrConflict) {
+		err = ErrOtherHistory
+	}
+	if err != nil {
+		return fmt.Errorf("commit %d: %w", c.Number, err)
+	}
+	r.state.Commits, r.history = c.Number, after
+	return nil
+}
+
+func (r *Replay) repeat(c *journal.Commit) error {
+	if changeset, ok := c.Rows(); ok {
+		return r.conn.Apply(changeset)
+	}
+	created, digests, events, err := c.Plants()
+	if err != nil {
+		return err
+	}
+	sum := int64(0)
+	for i := range created {
+		p := &created[i]
+		digest := r.digests.Plant(&p.Plant, p.At, p.By)
+		tag, hasTag := p.Plant.Tag.Get()
+		var stored any
+		if hasTag {
+			stored = tag
+		}
+		err := r.conn.Run("INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?)",
+			p.Plant.ID, p.Plant.Name, stored, p.At, p.By, digest)
+		if err == nil && events {
+			err = r.conn.Run("INSERT INTO plantstore_outbox (plant) VALUES (?)", p.Plant.ID)
+		}
+		if err != nil {
+			return err
+		}
+		sum += digest
+	}
+	if sum != digests {
+		return fmt.Errorf("%w: the digests of its plants differ", journal.ErrForm)
+	}
+	r.state.Plants += int64(len(created))
+	r.state.Digests += sum
+	return nil
+}
+
+// close stores the totals and closes the file; after an error, it only closes the file.
+func (r *Replay) close(failed error) error {
+	if failed == nil && r.history != (journal.History{}) {
+		failed = r.conn.Run("UPDATE state SET commits = ?, plants = ?, digests = ?, history = ?",
+			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:])
+	}
+	if failed == nil {
+		failed = r.conn.Exec("DELETE FROM plantstore_journal; COMMIT")
+	}
+	return errors.Join(failed, r.conn.Close())
+}
+
+// replay calls commits with the store in the file of a restored backup.
+func replay(ctx context.Context, path string, commits func(*Replay) error) error {
+	r, err := openReplay(path)
+	if err != nil {
+		return err
+	}
+	return r.close(r.conn.During(ctx, func() error { return commits(r) }))
+}

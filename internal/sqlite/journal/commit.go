@@ -1,0 +1,213 @@
+// Package journal has the form of the commits that a store records in its table plantstore_journal, and of the segments
+// that keep them in the destination of its backups. A backup and the segments after it are the store at any commit
+// between them.
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// History identifies the content of a store: it is a hash of all its commits since a random start. Two stores with the
+// same history have the same content, and a commit follows only the history that it was made in.
+type History [sha256.Size]byte
+
+// HistoryFrom returns the history in a column; the zero value if it has another size.
+func HistoryFrom(b []byte) (h History) {
+	if len(b) == len(h) {
+		copy(h[:], b)
+	}
+	return h
+}
+
+// ParseHistory parses hexadecimal digits; the zero value for any other text.
+func ParseHistory(text string) History {
+	b, _ := hex.DecodeString(text) // HistoryFrom checks the size
+	return HistoryFrom(b)
+}
+
+// String returns hexadecimal digits.
+func (h History) String() string { return hex.EncodeToString(h[:]) }
+
+// Short returns the digits of the history that names of segments have.
+func (h History) Short() string { return h.String()[:shortHistory] }
+
+// Commit is a commit of a store.
+type Commit struct {
+	Number  int64     // state.commits after it
+	At      time.Time // just before it, in whole microseconds
+	Changes []byte    // that it made; AppendPlants and ChangedRows have their form
+}
+
+// After returns the history after a commit, which follows h.
+func (h History) After(c *Commit) (after History) {
+	sum := sha256.New()
+	var numbers [16]byte
+	binary.BigEndian.PutUint64(numbers[:8], uint64(c.Number))
+	binary.BigEndian.PutUint64(numbers[8:], uint64(c.At.UnixMicro()))
+	sum.Write(h[:])
+	sum.Write(numbers[:])
+	sum.Write(c.Changes)
+	return History(sum.Sum(nil))
+}
+
+// The first byte of the changes of a commit.
+const (
+	rowsKind   = 1 // a changeset of SQLite's session extension follows
+	plantsKind = 2 // created plants
+	eventsKind = 3 // created plants, each with an event in the outbox
+)
+
+// ChangedRows returns the changes of a commit that changed the rows in a changeset (sqlite3.Session) and created no
+// plant.
+func ChangedRows(changeset []byte) []byte { return append([]byte{rowsKind}, changeset...) }
+
+// AppendPlants appends the changes of a commit that created plants. digests is the sum of their digests. events tells
+// whether each of them has an event. Plants in ascending order of their ids take the least space.
+//
+// Equal columns are together, which helps the compression: all ids, as differences, then all times, all creators, all
+// lengths, and all texts. Numbers are varints.
+func AppendPlants(b []byte, created []*store.Create, digests int64, events bool) []byte {
+	kind := byte(plantsKind)
+	if events {
+		kind = eventsKind
+	}
+	b = append(b, kind)
+	b = binary.AppendUvarint(b, uint64(digests))
+	b = binary.AppendUvarint(b, uint64(len(created)))
+	id, at := int64(0), int64(0)
+	for _, c := range created {
+		b = binary.AppendUvarint(b, uint64(c.Plant.ID-id)) // the difference may wrap around, and the sum wraps back
+		id = c.Plant.ID
+	}
+	for _, c := range created {
+		b = binary.AppendVarint(b, c.At.UnixMicro()-at)
+		at = c.At.UnixMicro()
+	}
+	for _, c := range created {
+		b = binary.AppendVarint(b, c.By)
+	}
+	for _, c := range created {
+		b = binary.AppendUvarint(b, uint64(len(c.Plant.Name)))
+		tag, ok := c.Plant.Tag.Get()
+		if !ok {
+			b = append(b, 0)
+		} else {
+			b = binary.AppendUvarint(b, uint64(len(tag))+1)
+		}
+	}
+	for _, c := range created {
+		b = append(b, c.Plant.Name...)
+		tag, _ := c.Plant.Tag.Get()
+		b = append(b, tag...)
+	}
+	return b
+}
+
+// ErrForm is the error for changes that do not have the form of this package.
+var ErrForm = errors.New("a commit does not have the form of this plantstore")
+
+// Rows returns the changeset of a commit. ok is false for a commit that created plants.
+func (c *Commit) Rows() (changeset []byte, ok bool) {
+	if len(c.Changes) == 0 || c.Changes[0] != rowsKind {
+		return nil, false
+	}
+	return c.Changes[1:], true
+}
+
+// Plants returns the plants that a commit created, the sum of their digests, and whether they have events. The error is
+// ErrForm.
+func (c *Commit) Plants() (created []store.Create, digests int64, events bool, err error) {
+	r := reader{rest: c.Changes}
+	kind := r.byte()
+	if kind != plantsKind && kind != eventsKind {
+		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
+	}
+	digests = int64(r.uvarint())
+	count := r.uvarint()
+	const bytesMin = 5 // of a plant
+	if count > uint64(len(r.rest)/bytesMin) {
+		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
+	}
+	created = make([]store.Create, count)
+	id, at := int64(0), int64(0)
+	for i := range created {
+		id += int64(r.uvarint())
+		created[i].Plant.ID = id
+	}
+	for i := range created {
+		at += r.varint()
+		created[i].At = time.UnixMicro(at)
+	}
+	for i := range created {
+		created[i].By = r.varint()
+	}
+	lengths := make([]uint64, 2*count)
+	for i := range lengths {
+		lengths[i] = r.uvarint()
+	}
+	for i := range created {
+		created[i].Plant.Name = r.text(lengths[2*i])
+		if tag := lengths[2*i+1]; tag > 0 {
+			created[i].Plant.Tag = plant.Tagged(r.text(tag - 1))
+		}
+	}
+	if r.short || len(r.rest) > 0 {
+		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
+	}
+	return created, digests, kind == eventsKind, nil
+}
+
+// reader reads the parts of changes. short is set after a part that is not whole.
+type reader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *reader) byte() byte {
+	if len(r.rest) == 0 {
+		r.short = true
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	r.skip(n)
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	r.skip(n)
+	return v
+}
+
+// skip skips a number of n bytes; n is not positive if there was none.
+func (r *reader) skip(n int) {
+	if n <= 0 {
+		r.short, r.rest = true, nil
+		return
+	}
+	r.rest = r.rest[n:]
+}
+
+func (r *reader) text(n uint64) string {
+	if n > uint64(len(r.rest)) {
+		r.short, r.rest = true, nil
+		return ""
+	}
+	text := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return text
+}

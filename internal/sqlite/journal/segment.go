@@ -1,0 +1,287 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Segment describes an object with consecutive commits of one store, which never changes.
+//
+// The object is a zstd stream (RFC 8878) of a line of JSON with these fields and, for each commit, the number of
+// bytes of its changes, the microseconds since the commit before, both as varints, and the changes.
+type Segment struct {
+	Format int       `json:"format"` // segmentFormat
+	Store  string    `json:"store"`  // identity of the store, in hexadecimal digits
+	First  int64     `json:"first"`  // number of the first commit
+	Last   int64     `json:"last"`   // number of the last commit
+	From   time.Time `json:"from"`   // the earliest time of a commit
+	To     time.Time `json:"to"`     // the latest time of a commit
+	Before string    `json:"before"` // history before the first commit, in hexadecimal digits
+	After  string    `json:"after"`  // history after the last commit, in hexadecimal digits
+}
+
+const segmentFormat = 1
+
+// The name of a segment is its prefix, the fields and the suffix. The histories in it are short.
+const (
+	nameSuffix   = ".commits.zst"
+	nameTime     = "20060102T150405.000000Z"
+	shortHistory = 16 // hexadecimal digits
+)
+
+// Name returns the name of the object. The names of the segments of a store sort by their commits.
+func (s *Segment) Name(prefix string) string {
+	return fmt.Sprintf("%s%016d-%016d-%s-%s-%s-%s%s", prefix, s.First, s.Last,
+		s.From.UTC().Format(nameTime), s.To.UTC().Format(nameTime), s.Before[:shortHistory], s.After[:shortHistory],
+		nameSuffix)
+}
+
+// ParseName returns what the name of an object tells about its segment. The histories are short. ok is false for the
+// name of another object.
+func ParseName(prefix, name string) (s Segment, ok bool) {
+	middle, ok := strings.CutPrefix(name, prefix)
+	middle, isSegment := strings.CutSuffix(middle, nameSuffix)
+	fields := strings.Split(middle, "-")
+	if !ok || !isSegment || len(fields) != 6 {
+		return s, false
+	}
+	var errs [4]error
+	s.First, errs[0] = strconv.ParseInt(fields[0], 10, 64)
+	s.Last, errs[1] = strconv.ParseInt(fields[1], 10, 64)
+	s.From, errs[2] = time.Parse(nameTime, fields[2])
+	s.To, errs[3] = time.Parse(nameTime, fields[3])
+	s.Before, s.After = fields[4], fields[5]
+	ok = errors.Join(errs[:]...) == nil && len(s.Before) == shortHistory && len(s.After) == shortHistory &&
+		s.First > 0 && s.First <= s.Last && s.Name(prefix) == name
+	return s, ok
+}
+
+// Follows reports whether the segment can continue a store with that number of commits and that history, which may be
+// short.
+func (s *Segment) Follows(commits int64, history string) bool {
+	return s.First == commits+1 && strings.HasPrefix(history, s.Before[:shortHistory])
+}
+
+// Encoder makes segments. The zero value is ready to use, by one goroutine at a time.
+type Encoder struct {
+	zstd *zstd.Encoder
+	out  bytes.Buffer
+	at   int64
+	b    []byte // scratch
+}
+
+// windowBytes bounds the memory of an Encoder and of a reader.
+const windowBytes = 1 << 20
+
+// Encode returns the segment of consecutive commits of a store, at least one, and its content, which is valid until the
+// next call.
+func (e *Encoder) Encode(store string, before History, commits []Commit) (s Segment, content []byte, err error) {
+	s = Segment{
+		Format: segmentFormat, Store: store, First: commits[0].Number, Last: commits[len(commits)-1].Number,
+		From: commits[0].At, To: commits[0].At, Before: before.String(),
+	}
+	for i := range commits {
+		before = before.After(&commits[i])
+		s.extend(commits[i].At, commits[i].At)
+	}
+	s.After = before.String()
+	if err := e.begin(&s); err != nil {
+		return s, nil, err
+	}
+	for i := range commits {
+		if err := e.add(&commits[i]); err != nil {
+			return s, nil, err
+		}
+	}
+	content, err = e.end()
+	return s, content, err
+}
+
+// extend includes times in the segment.
+func (s *Segment) extend(from, to time.Time) {
+	if from.Before(s.From) {
+		s.From = from
+	}
+	if to.After(s.To) {
+		s.To = to
+	}
+}
+
+// Merge returns one segment of the contents of segments, each of which follows the one before, and its content, which
+// is valid until the next call.
+func (e *Encoder) Merge(contents [][]byte) (merged Segment, content []byte, err error) {
+	for i, c := range contents {
+		s, err := Header(bytes.NewReader(c))
+		switch {
+		case err != nil:
+			return s, nil, err
+		case i == 0:
+			merged = s
+		case s.Store != merged.Store || !s.Follows(merged.Last, merged.After):
+			return s, nil, fmt.Errorf("the segment of the commits from %d does not follow commit %d", s.First, merged.Last)
+		default:
+			merged.extend(s.From, s.To)
+			merged.Last, merged.After = s.Last, s.After
+		}
+	}
+	if err := e.begin(&merged); err != nil {
+		return merged, nil, err
+	}
+	for _, c := range contents {
+		_, err := Read(bytes.NewReader(c), func(c *Commit, _ History) error { return e.add(c) })
+		if err != nil {
+			return merged, nil, err
+		}
+	}
+	content, err = e.end()
+	return merged, content, err
+}
+
+// begin begins the content of a segment.
+func (e *Encoder) begin(s *Segment) (err error) {
+	e.out.Reset()
+	e.at = 0
+	if e.zstd == nil {
+		e.zstd, err = zstd.NewWriter(&e.out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes))
+		if err != nil {
+			return err
+		}
+	} else {
+		e.zstd.Reset(&e.out)
+	}
+	header, err := json.Marshal(s)
+	if err == nil {
+		_, err = e.zstd.Write(append(header, '\n'))
+	}
+	return err
+}
+
+// add appends a commit.
+func (e *Encoder) add(c *Commit) error {
+	at := c.At.UnixMicro()
+	e.b = binary.AppendUvarint(e.b[:0], uint64(len(c.Changes)))
+	e.b = binary.AppendVarint(e.b, at-e.at)
+	e.at = at
+	_, err := e.zstd.Write(e.b)
+	if err == nil {
+		_, err = e.zstd.Write(c.Changes)
+	}
+	return err
+}
+
+// end returns the content of the segment.
+func (e *Encoder) end() ([]byte, error) {
+	err := e.zstd.Close()
+	return e.out.Bytes(), err
+}
+
+// ErrDamaged is the error for a segment whose content is not whole.
+var ErrDamaged = errors.New("the segment is damaged")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
+}
+
+const (
+	headerBytesMax  = 4 << 10
+	changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
+)
+
+// Header returns the first line of the content of a segment. The error wraps ErrDamaged or comes from r.
+func Header(r io.Reader) (s Segment, err error) {
+	z, err := newReader(r)
+	if err != nil {
+		return s, err
+	}
+	defer z.Close()
+	return readHeader(bufio.NewReaderSize(z, headerBytesMax))
+}
+
+func newReader(r io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
+		zstd.WithDecoderLowmem(true))
+}
+
+func readHeader(r *bufio.Reader) (s Segment, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return s, damaged("its first line: %w", err)
+	}
+	if err := json.Unmarshal(line, &s); err != nil {
+		return s, damaged("its first line: %w", err)
+	}
+	switch {
+	case s.Format != segmentFormat:
+		return s, fmt.Errorf("the segment has format %d, and this plantstore supports only format %d",
+			s.Format, segmentFormat)
+	case s.First < 1 || s.Last < s.First || len(s.Before) != 2*len(History{}) || len(s.After) != 2*len(History{}):
+		return s, damaged("its first line has other values")
+	}
+	return s, nil
+}
+
+// Read reads a whole segment, and calls each with every commit and the history after it. A commit is valid until each
+// returns. Read compares the commits with the histories of the segment only after the last of them. The error wraps
+// ErrDamaged, or comes from r or each.
+func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, err error) {
+	z, err := newReader(r)
+	if err != nil {
+		return s, err
+	}
+	defer z.Close()
+	in := bufio.NewReaderSize(z, 64<<10)
+	if s, err = readHeader(in); err != nil {
+		return s, err
+	}
+	history, at := ParseHistory(s.Before), int64(0)
+	var c Commit
+	for c.Number = s.First; c.Number <= s.Last; c.Number++ {
+		size, err := binary.ReadUvarint(in)
+		if err == nil && size > changesBytesMax {
+			err = fmt.Errorf("%d bytes of changes", size)
+		}
+		var since int64
+		if err == nil {
+			since, err = binary.ReadVarint(in)
+		}
+		if err == nil {
+			c.Changes, err = readBytes(in, c.Changes[:0], int(size))
+		}
+		if err != nil {
+			return s, damaged("commit %d: %w", c.Number, err)
+		}
+		at += since
+		c.At = time.UnixMicro(at).UTC()
+		history = history.After(&c)
+		if err := each(&c, history); err != nil {
+			return s, err
+		}
+	}
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		return s, damaged("more data follows commit %d: %w", s.Last, err)
+	}
+	if history.String() != s.After {
+		return s, damaged("its commits are not those of its first line")
+	}
+	return s, nil
+}
+
+// readBytes appends n bytes. It allocates no more than it can read, because n comes from the object.
+func readBytes(r io.Reader, b []byte, n int) ([]byte, error) {
+	buffer := bytes.NewBuffer(b)
+	copied, err := io.CopyN(buffer, r, int64(n))
+	if err == nil && copied < int64(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	return buffer.Bytes(), err
+}

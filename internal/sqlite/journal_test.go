@@ -1,0 +1,136 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/journal"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store/storetest"
+)
+
+// recorded is a file whose commits are recorded. At the end of the test, a backup from the start and the segments of
+// the commits since then must restore the same content.
+type recorded struct {
+	file
+
+	tampered *bool // another program has changed the file
+}
+
+func newRecorded(t testing.TB) storetest.Store {
+	f := newFile(t).(file)
+	base := filepath.Join(t.TempDir(), "base.db")
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: f.path})
+	must(t, err)
+	_, _, err = e.StartJournal(t.Context())
+	must(t, err)
+	must(t, e.Close())
+	m, err := backupfile.Backup(t.Context(), f.path, base, nil)
+	must(t, err)
+	r := recorded{f, new(bool)}
+	t.Cleanup(func() { // after the engines are closed
+		if !*r.tampered && !t.Failed() {
+			checkSegments(t, f.path, base, &m)
+		}
+	})
+	return r
+}
+
+func (r recorded) Tamper(t testing.TB, sql string) {
+	*r.tampered = true
+	r.file.Tamper(t, sql)
+}
+
+func TestRecordedEngine(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, newRecorded)
+}
+
+// checkSegments compares the store at path with a backup and the segments of the commits since then.
+func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
+	t.Helper()
+	segments := segmentsOf(t, path, m)
+	restored := filepath.Join(t.TempDir(), "restored.db")
+	in, err := os.Open(base)
+	must(t, err)
+	defer in.Close()
+	ctx := context.WithoutCancel(t.Context()) // in a cleanup
+	_, err = backupfile.RestoreFrom(ctx, in, m, restored, false, nil, func(r *backupfile.Replay) error {
+		for _, content := range segments {
+			if _, err := journal.Read(bytes.NewReader(content), r.Commit); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	must(t, err)
+	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
+		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
+	}
+}
+
+// segmentsOf returns the contents of segments with the commits of the store at path since a backup: one for each two
+// commits, merged from one for each commit.
+func segmentsOf(t testing.TB, path string, m *backupfile.Manifest) (contents [][]byte) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // in a cleanup
+	e, err := sqlite.Open(ctx, sqlite.Config{Path: path})
+	must(t, err)
+	previous, commits, err := e.Journal(ctx, m.Commits, 1<<30)
+	must(t, errors.Join(err, e.Close()))
+	if len(commits) > 0 && previous.String() != m.History {
+		t.Errorf("the journal begins after %v, the backup has %v", previous, m.History)
+	}
+	var encoder journal.Encoder
+	for i := range commits {
+		_, content, err := encoder.Encode(m.Store, previous, commits[i:i+1])
+		must(t, err)
+		previous = previous.After(&commits[i])
+		contents = append(contents, bytes.Clone(content))
+	}
+	var merged [][]byte
+	for pair := range slices.Chunk(contents, 2) {
+		_, content, err := encoder.Merge(pair)
+		must(t, err)
+		merged = append(merged, bytes.Clone(content))
+	}
+	return merged
+}
+
+// contentOf returns all rows of a store but those of the journal and of a move, and the highest id of a webhook,
+// because webhooks stay in their table.
+func contentOf(t testing.TB, path string) (rows []string) {
+	t.Helper()
+	c, err := sqlite3.Open(path)
+	must(t, err)
+	defer c.Close()
+	var tables []string
+	for s, err := range c.Rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN " +
+		"('plantstore_journal', 'captured', 'sqlite_stat1', 'sqlite_stat4') ORDER BY name") {
+		must(t, err)
+		tables = append(tables, s.Text(0))
+	}
+	for _, table := range tables {
+		columns, err := c.QueryText("SELECT group_concat('quote(' || name || ')', ' || '','' || ') " +
+			"FROM pragma_table_info('" + table + "')")
+		must(t, err)
+		for s, err := range c.Rows(fmt.Sprintf("SELECT %s FROM %s ORDER BY 1", columns, table)) {
+			must(t, err)
+			if row := s.Text(0); table != "sqlite_sequence" || !strings.Contains(row, "webhooks") {
+				rows = append(rows, table+": "+row)
+			}
+		}
+	}
+	return rows
+}
