@@ -42,32 +42,22 @@ type copier struct {
 
 	mu      sync.Mutex
 	pending time.Time // of the oldest commit that the destination lacks; guarded by mu; zero: none is known
-	checked time.Time // when the destination lacked none; guarded by mu
+	checked time.Time // when the destination lacked none, or the start; guarded by mu
 	fault   error     // of the last attempt; guarded by mu
 
 	failed prometheus.Counter
 }
 
 func newCopier(s *Service, metrics prometheus.Registerer) *copier {
-	c := &copier{service: s, failed: prometheus.NewCounter(prometheus.CounterOpts{
+	c := &copier{service: s, checked: time.Now(), failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "plantstore_copy_attempts_failed_total",
 		Help: "Attempts to copy commits to the destination of the backups that failed.",
 	})}
 	metrics.MustRegister(c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_copy_lag_seconds",
-		Help: "Age of the oldest commit that the destination of the backups lacks; 0 without one.",
-	}, func() float64 { return c.lag().Seconds() }))
+		Help: "Time since the destination of the backups had all commits.",
+	}, func() float64 { return time.Since(c.copiedTo()).Seconds() }))
 	return c
-}
-
-// lag returns the age of the oldest commit that the destination lacks.
-func (c *copier) lag() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pending.IsZero() {
-		return 0
-	}
-	return max(0, time.Since(c.pending))
 }
 
 // copiedTo returns a time before which the destination has all commits; the zero time without a copy.

@@ -85,7 +85,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(ctx, &c); err != nil {
 		return nil, diskFault(err)
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}}
 	e.Changes = e.changes()
 	defer func() {
 		if err != nil {

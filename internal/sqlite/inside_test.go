@@ -3,10 +3,13 @@ package sqlite
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -77,5 +80,35 @@ func TestDiskFault(t *testing.T) {
 			errors.Is(got, store.ErrFull) != errors.Is(test.want, store.ErrFull) {
 			t.Errorf("%v: got %v, want it to wrap %v", test.err, got, test.want)
 		}
+	}
+}
+
+// TestJournalIsFull fills the journal: it starts a new history, and later commits empty it.
+func TestJournalIsFull(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "plantstore.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	e.recorder.bytesMax = 1000
+	_, started, err := e.StartJournal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const commits = 1100 // the size is checked each 1024
+	for id := range int64(commits) {
+		create := store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa canina"}}, At: time.Now()}
+		if _, err := e.Insert(t.Context(), []store.Create{create}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	previous, all, err := e.Journal(t.Context(), 0, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const checkedAt = 1024
+	if len(all) == 0 || all[0].Number != checkedAt+1 || previous == started {
+		t.Errorf("%d commits, want those from %d on with a new history", len(all), checkedAt+1)
 	}
 }

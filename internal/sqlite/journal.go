@@ -14,15 +14,17 @@ import (
 // This file records the commits of a store in its table plantstore_journal, in their own transactions, from where a
 // server copies them to the destination of the backups. Commands record theirs too, also without a server.
 
-// JournalBytesMax bounds the changes in the journal. A commit that finds more of them starts a new history, which a
+// journalBytesMax bounds the changes in the journal. A commit that finds more of them starts a new history, which a
 // copy can continue only after the next backup.
-const JournalBytesMax = 1 << 30
+const journalBytesMax = 1 << 30
 
 // recorder is the part of an Engine that records commits; guarded by writeMu, except for trimTo.
 type recorder struct {
 	trimTo  atomic.Int64 // the last commit that the journal may forget
 	trimmed int64        // the last commit that it has forgotten
 	warned  bool         // that the journal was full
+
+	bytesMax int64 // journalBytesMax, except in tests
 
 	created []*store.Create // scratch of recordPlants
 	changes []byte          // scratch of recordPlants
@@ -95,7 +97,7 @@ func (e *Engine) recordCommit() error {
 func (e *Engine) boundJournal(commit int64) error {
 	const sql = "SELECT total(length(changes)) FROM plantstore_journal WHERE number > ?"
 	bytes, err := e.writer.QueryInt(sql, e.recorder.trimmed)
-	if err != nil || bytes <= JournalBytesMax {
+	if err != nil || bytes <= e.recorder.bytesMax {
 		return err
 	}
 	if !e.recorder.warned {

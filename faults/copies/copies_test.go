@@ -1,0 +1,376 @@
+// Package copies loses the machine of a server that copies its commits, and compares what a restore of the
+// destination has with what was acknowledged.
+//
+//	go test -count=1 ./copies                               short form
+//	go test -count=1 -timeout 0 -v ./copies -args -long     long form
+//	go test -count=1 -v ./copies -args -seed 7              repeat the plants of a seed, but not their timing
+package copies
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/faults/rig"
+)
+
+var (
+	long = flag.Bool("long", false, "run the long form: 300 losses")
+	seed = flag.Uint64("seed", 0, "`seed` of the plants and of the time of each loss; 0: random")
+)
+
+// hasty merges the segments of a fifth of a second, soon.
+var hasty = []rig.Weakness{
+	{File: "internal/backup/merge.go", Old: "mergeEvery  = time.Minute", New: "mergeEvery  = 100*time.Millisecond"},
+	{File: "internal/backup/merge.go", Old: "span, last := time.Minute,", New: "span, last := time.Second/5,"},
+	{File: "internal/backup/merge.go", Old: "minuteAge, hourAge = time.Minute,", New: "minuteAge, hourAge = 0,"},
+}
+
+// TestLoss loses a machine again and again.
+func TestLoss(t *testing.T) {
+	program := rig.Build(t, hasty...)
+	rounds := 3
+	if *long {
+		rounds = 300
+	}
+	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+	var total result
+	for range rounds {
+		r := newMachine(t, program, random).lose(t)
+		if err := errors.Join(r.violations[:min(5, len(r.violations))]...); err != nil {
+			t.Fatalf("%d violations, the first: %v", len(r.violations), err)
+		}
+		total.plants += r.plants
+		total.lost += r.lost
+		total.oldest = max(total.oldest, r.oldest)
+	}
+	t.Logf("%d losses of a machine: %d acknowledged plants, %d of them lost, the oldest %v before the loss",
+		rounds, total.plants, total.lost, total.oldest)
+}
+
+// Weaknesses that TestControl must detect.
+var (
+	skipsPlants = rig.Weakness{
+		File: "internal/sqlite/journal.go",
+		Old:  "\t\tif outcomes[i].Created() {\n",
+		New:  "\t\tif outcomes[i].Created() && batch[i].Plant.ID%100 != 0 {\n",
+	}
+	cutsSegments = rig.Weakness{
+		File: "internal/backup/copy.go",
+		Old:  "s.to.put(ctx, described.Name(s.names.segmentPrefix()), content)",
+		New:  "s.to.put(ctx, described.Name(s.names.segmentPrefix()), content[:len(content)-len(content)%3])",
+	}
+	losesMerged = rig.Weakness{
+		File: "internal/backup/merge.go",
+		Old:  "\tcontents := make([][]byte, len(group))\n",
+		New: "\tall := group\n\tdefer func() { _ = s.deleteSegments(ctx, all) }()\n\tgroup = group[1:]\n" +
+			"\tcontents := make([][]byte, len(group))\n",
+	}
+	forgetsTokens = rig.Weakness{
+		File: "internal/sqlite/journal.go",
+		Old:  "\t\"tokens\", \"state\",",
+		New:  "\t\"state\",",
+	}
+	claimsEarly = rig.Weakness{
+		File: "internal/backup/copy.go",
+		Old:  "\twait := s.config.Lag / commitsPerLag\n",
+		New:  "\twait := 1000 * s.config.Lag; c.pending, c.checked = time.Time{}, time.Now().Add(time.Hour)\n",
+	}
+)
+
+func TestControl(t *testing.T) {
+	for name, weak := range map[string]rig.Weakness{
+		"skips plants": skipsPlants, "cuts segments": cutsSegments, "loses merged ones": losesMerged,
+		"forgets tokens": forgetsTokens, "claims early": claimsEarly,
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := rig.Build(t, append([]rig.Weakness{weak}, hasty...)...)
+			random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+			const rounds = 5
+			for range rounds {
+				if len(newMachine(t, program, random).lose(t).violations) > 0 {
+					return
+				}
+			}
+			t.Errorf("the harness has not detected it in %d rounds", rounds)
+		})
+	}
+}
+
+// result is what a loss has shown.
+type result struct {
+	plants     int           // that were acknowledged
+	lost       int           // of these
+	oldest     time.Duration // from the acknowledgement of the first lost one to the loss
+	violations []error
+}
+
+// ledger is what clients know.
+type ledger struct {
+	mu      sync.Mutex
+	sent    map[int64]time.Time // plants, with the time before the request; guarded by mu
+	stored  map[int64]time.Time // acknowledged plants, with the time after the response; guarded by mu
+	revoked map[string]time.Time
+}
+
+func nameOf(id int64) string { return fmt.Sprintf("Plant %d", id) }
+
+// machine is a running server under load, with commands beside it.
+type machine struct {
+	ledger
+
+	program, db string
+	to          string // destination of the backups
+	server      *rig.Server
+	random      *rand.Rand
+	end         context.CancelFunc // of the load
+	clients     sync.WaitGroup
+}
+
+func newMachine(t *testing.T, program string, random *rand.Rand) *machine {
+	t.Helper()
+	m := &machine{
+		program: program, db: filepath.Join(t.TempDir(), "plantstore.db"), to: t.TempDir(), random: random,
+		ledger: ledger{sent: map[int64]time.Time{}, stored: map[int64]time.Time{}, revoked: map[string]time.Time{}},
+	}
+	token := rig.Token(t, program, m.db, "load")
+	var err error
+	if m.server, err = rig.Start(t, program, m.db, nil, "--backup-dir", m.to, "--backup-lag", "1s"); err != nil {
+		t.Fatal(err)
+	}
+	rig.Within(t, time.Minute, 10*time.Millisecond, "the destination has a backup", func() bool {
+		found, _ := filepath.Glob(filepath.Join(m.to, "*.db"))
+		return len(found) > 0
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	m.end = cancel
+	for range 8 {
+		ids := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+		m.clients.Go(func() { m.create(ctx, &rig.Client{Token: token}, m.server.URL, ids) })
+	}
+	first := random.Int64()
+	m.clients.Go(func() { m.changeTokens(ctx, program, m.db) })
+	m.clients.Go(func() { m.importPlants(ctx, program, m.db, first) })
+	return m
+}
+
+// stop kills the server after a time, and returns the time up to which it had copied all commits.
+func (m *machine) stop(t *testing.T, after time.Duration) (copied time.Time) {
+	t.Helper()
+	<-time.After(after)
+	copied = copiedTo(t, m.server)
+	m.server.Kill()
+	m.end()
+	m.clients.Wait()
+	return copied
+}
+
+// lose kills the server at a random moment, removes all but the destination, and restores that.
+func (m *machine) lose(t *testing.T) (r result) {
+	t.Helper()
+	copied := m.stop(t, time.Duration(m.random.Int64N(int64(3*time.Second))))
+	lossAt := time.Now()
+	if err := os.RemoveAll(filepath.Dir(m.db)); err != nil {
+		t.Fatal(err)
+	}
+	restored := filepath.Join(t.TempDir(), "plantstore.db")
+	for _, args := range [][]string{
+		{"verify", m.to}, {"restore", m.to, "--db", restored}, {"verify", "--db", restored},
+	} {
+		if out, err := exec.Command(m.program, args...).CombinedOutput(); err != nil {
+			r.violations = append(r.violations, fmt.Errorf("%s: %w\n%s", args[0], err, out))
+			return r
+		}
+	}
+	plants, err := rig.Export(t, m.program, restored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.compare(&r, plants, copied, lossAt)
+	m.compareTokens(t, &r, m.program, restored, copied)
+	return r
+}
+
+// TestAnySecond restores a run as it was at random times.
+func TestAnySecond(t *testing.T) {
+	times, runs := 5, 3*time.Second
+	if *long {
+		times, runs = 100, 30*time.Second
+	}
+	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+	m := newMachine(t, rig.Build(t, hasty...), random)
+	begin := time.Now()
+	end := m.stop(t, runs)
+	for range times {
+		at := begin.Add(time.Duration(random.Int64N(int64(end.Sub(begin)))))
+		restored := filepath.Join(t.TempDir(), "plantstore.db")
+		args := []string{"restore", m.to, "--at", at.Format(time.RFC3339Nano), "--db", restored}
+		out, err := exec.Command(m.program, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("restore: %v\n%s", err, out)
+		}
+		plants, err := rig.Export(t, m.program, restored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after := 0, 0
+		for id := range m.sent {
+			_, found := plants[id]
+			acknowledged, ok := m.stored[id]
+			switch {
+			case ok && acknowledged.Before(at):
+				before++
+				if !found {
+					t.Errorf("at %v: plant %d is missing, acknowledged at %v", at, id, acknowledged)
+				}
+			case m.sent[id].After(at):
+				after++
+				if found {
+					t.Errorf("at %v: plant %d is there, sent at %v", at, id, m.sent[id])
+				}
+			}
+		}
+		t.Logf("%v after the start: %d plants before, %d after", at.Sub(begin), before, after)
+	}
+}
+
+// create creates plants until ctx ends.
+func (l *ledger) create(ctx context.Context, c *rig.Client, url string, ids *rand.Rand) {
+	defer c.Close()
+	for ctx.Err() == nil {
+		id := ids.Int64()
+		l.mu.Lock()
+		l.sent[id] = time.Now()
+		l.mu.Unlock()
+		if outcome, _ := c.Create(ctx, url, id, nameOf(id)); outcome == rig.Stored {
+			l.mu.Lock()
+			l.stored[id] = time.Now()
+			l.mu.Unlock()
+		}
+	}
+}
+
+// changeTokens creates and revokes tokens beside the server until ctx ends.
+func (l *ledger) changeTokens(ctx context.Context, program, db string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := fmt.Sprint("token-", n)
+		create := exec.CommandContext(ctx, program, "token", "create", name, "--no-expiry", "--db", db)
+		if create.Run() != nil {
+			continue // the machine is lost
+		}
+		if exec.CommandContext(ctx, program, "token", "revoke", name, "--db", db).Run() == nil {
+			l.mu.Lock()
+			l.revoked[name] = time.Now()
+			l.mu.Unlock()
+		}
+	}
+}
+
+// importPlants imports plants beside the server.
+func (l *ledger) importPlants(ctx context.Context, program, db string, first int64) {
+	const plants = 5000
+	var lines bytes.Buffer
+	l.mu.Lock()
+	for id := first; id < first+plants; id++ {
+		l.sent[id] = time.Now()
+		fmt.Fprintf(&lines, "{\"id\":%d,\"name\":%q}\n", id, nameOf(id))
+	}
+	l.mu.Unlock()
+	command := exec.CommandContext(ctx, program, "import", "-", "--format", "jsonl", "--quiet", "--db", db)
+	command.Stdin = &lines
+	if command.Run() == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for id := first; id < first+plants; id++ {
+			l.stored[id] = time.Now()
+		}
+	}
+}
+
+var lagLine = regexp.MustCompile(`(?m)^plantstore_copy_lag_seconds (\S+)$`)
+
+// copiedTo returns the time of the newest commit that the destination has, as the server states it.
+func copiedTo(t *testing.T, s *rig.Server) time.Time {
+	t.Helper()
+	at := time.Now()
+	response, err := http.Get(s.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := lagLine.FindSubmatch(body)
+	if match == nil {
+		t.Fatalf("no lag in the metrics:\n%s", body)
+	}
+	lag, err := strconv.ParseFloat(string(match[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.Add(-time.Duration(lag * float64(time.Second)))
+}
+
+// compare compares the plants of the restored store with those that were sent and acknowledged.
+func (l *ledger) compare(r *result, plants map[int64]string, copied, lossAt time.Time) {
+	for id, name := range plants {
+		if l.sent[id].IsZero() || name != nameOf(id) {
+			r.violations = append(r.violations, fmt.Errorf("the restored store has plant %d %q, which nobody sent", id, name))
+		}
+	}
+	for id, at := range l.stored {
+		r.plants++
+		if _, found := plants[id]; found {
+			continue
+		}
+		r.lost++
+		r.oldest = max(r.oldest, lossAt.Sub(at))
+		if at.Before(copied) {
+			r.violations = append(r.violations, fmt.Errorf("plant %d is lost, acknowledged %v before the time up to which "+
+				"the server had copied all", id, copied.Sub(at)))
+		}
+	}
+}
+
+// compareTokens compares the tokens of the restored store with those that were revoked.
+func (l *ledger) compareTokens(t *testing.T, r *result, program, db string, copied time.Time) {
+	t.Helper()
+	out, err := exec.Command(program, "token", "list", "--db", db, "--json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		var token struct {
+			Name      string
+			RevokedAt time.Time `json:"revoked_at"`
+		}
+		if err := json.Unmarshal([]byte(line), &token); err != nil {
+			t.Fatal(err)
+		}
+		revoked[token.Name] = !token.RevokedAt.IsZero()
+	}
+	for name, at := range l.revoked {
+		if at.Before(copied) && !revoked[name] {
+			r.violations = append(r.violations, fmt.Errorf("%s is valid, although it was revoked %v before the time up to "+
+				"which the server had copied all", name, copied.Sub(at)))
+		}
+	}
+}
