@@ -69,7 +69,14 @@ func (b *Backup) check(s *Settings) error {
 	if b.Dir != "" && s.DB.IsDatabase() {
 		return s.Fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
 	}
-	if 0 < b.Lag && b.Lag < shortestLag {
+	switch {
+	case b.Lag == 0:
+		return nil
+	case s.DB.IsDatabase():
+		return s.Fault("backup-lag", "it copies the commits of a store in a file; use PostgreSQL's archive of its WAL")
+	case b.Dir == "":
+		return s.Fault("backup-lag", "set backup-dir too, to which the commits are copied")
+	case b.Lag < shortestLag:
 		return s.Fault("backup-lag", "use 0 or at least %s", FormatDuration(shortestLag))
 	}
 	return nil
