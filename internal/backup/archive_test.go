@@ -27,14 +27,21 @@ type copyRig struct {
 
 	t      *testing.T
 	engine *sqlite.Engine
-	dir    string // destination
+	to     string // destination
+	s3     s3.Config
 	random *rand.Rand
 	ids    []int64 // of the plants, one for each commit
 }
 
 func newCopyRig(t *testing.T) *copyRig {
 	t.Helper()
-	r := &copyRig{t: t, dir: t.TempDir(), random: rand.New(rand.NewPCG(1, 2))}
+	return newCopyRigTo(t, t.TempDir(), s3.Config{})
+}
+
+// newCopyRigTo returns a rig with a destination.
+func newCopyRigTo(t *testing.T, to string, server s3.Config) *copyRig {
+	t.Helper()
+	r := &copyRig{t: t, to: to, s3: server, random: rand.New(rand.NewPCG(1, 2))}
 	r.serve(filepath.Join(t.TempDir(), "p.db"))
 	t.Cleanup(func() { r.must(r.engine.Close()) })
 	return r
@@ -47,7 +54,7 @@ func (r *copyRig) serve(db string) {
 	r.must(err)
 	r.engine = e
 	r.Service, err = New(Config{
-		DB: db, Destination: r.dir, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Journal: e, Lag: time.Second,
+		DB: db, Destination: r.to, S3: r.s3, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Journal: e, Lag: time.Second,
 		Record: func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 		Metrics: prometheus.NewRegistry(),
 	})
@@ -81,8 +88,8 @@ func (r *copyRig) ship() {
 
 func (r *copyRig) backup() {
 	r.t.Helper()
-	to := filepath.Join(r.dir, r.names.nameAt(time.Now(), scheduledEnd))
-	_, err := backupfile.Backup(r.t.Context(), r.config.DB, to, nil)
+	progress := func(string) backupfile.Progress { return func(int64, int64) {} }
+	_, err := r.Service.to.make(r.t.Context(), r.config.DB, r.names.nameAt(time.Now(), scheduledEnd), progress)
 	r.must(err)
 }
 
@@ -90,7 +97,7 @@ func (r *copyRig) backup() {
 func (r *copyRig) restore(at time.Time) (string, Recovered, error) {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "p.db")
-	a, err := OpenArchive(r.t.Context(), r.dir, s3.Config{}, path)
+	a, err := OpenArchive(r.t.Context(), r.to, r.s3, path)
 	r.must(err)
 	got, err := a.Restore(r.t.Context(), path, at, false, nil)
 	return path, got, err
@@ -122,7 +129,7 @@ func (r *copyRig) wantRestored(at time.Time, plants int) string {
 // segments returns the names of the segments.
 func (r *copyRig) segments() []segment {
 	r.t.Helper()
-	all, err := listSegments(r.t.Context(), r.to, r.names)
+	all, err := listSegments(r.t.Context(), r.Service.to, r.names)
 	r.must(err)
 	return all
 }
@@ -190,7 +197,7 @@ func TestSegmentIsDamaged(t *testing.T) {
 		r.ship()
 	}
 	all := r.segments()
-	path := func(i int) string { return filepath.Join(r.dir, all[i].name) }
+	path := func(i int) string { return filepath.Join(r.to, all[i].name) }
 	whole, err := os.ReadFile(path(2))
 	r.must(err)
 	other, err := os.ReadFile(path(1))
@@ -268,5 +275,47 @@ func TestCopierNeedsBackup(t *testing.T) {
 	r.ship()
 	if !r.backupNeeded() {
 		t.Error("no backup is due after a gap")
+	}
+}
+
+// TestCopyInBucket copies commits to a bucket that is away for a time, and that loses responses.
+func TestCopyInBucket(t *testing.T) {
+	t.Parallel()
+	server, proxy, _ := newPrefix(t)
+	r := newCopyRigTo(t, prefixAddress, s3.Config{Endpoint: proxy.Endpoint})
+	r.backup()
+	for range 3 {
+		r.create(1)
+		r.ship()
+	}
+	r.wantRestored(time.Time{}, 3)
+
+	server.Kill()
+	r.create(2)
+	if err := r.copier.ship(t.Context()); err == nil {
+		t.Error("stored a segment without a server")
+	}
+	r.create(1)
+	r.must(server.Resume(t.Context()))
+	r.ship()
+	r.wantRestored(time.Time{}, 6)
+
+	r.create(1)
+	proxy.CutResponses(1)
+	if err := r.copier.ship(t.Context()); err == nil {
+		t.Error("a lost response is a success")
+	}
+	proxy.Pass()
+	r.ship()
+	r.wantRestored(time.Time{}, 7)
+
+	r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
+	r.wantRestored(time.Time{}, 7)
+	a, err := OpenArchive(t.Context(), prefixAddress, r.s3, r.config.DB)
+	r.must(err)
+	v, err := a.Verify(t.Context(), nil)
+	r.must(err)
+	if len(v.Faults) > 0 || v.Backups != 1 || v.Segments == 0 {
+		t.Errorf("verified %+v", v)
 	}
 }

@@ -44,6 +44,15 @@ func TestMain(m *testing.M) {
 // the objects.
 func newBucketRig(t *testing.T) (*rig, *s3test.Server, *s3test.Proxy) {
 	t.Helper()
+	s, p, objects := newPrefix(t)
+	return newRigAt(t, objects, Config{Destination: prefixAddress, S3: s3.Config{Endpoint: p.Endpoint}}), s, p
+}
+
+const prefixAddress = "s3://" + s3test.Bucket + "/plants"
+
+// newPrefix returns a server with a bucket, a proxy of it, and the directory of the objects of prefixAddress.
+func newPrefix(t *testing.T) (s *s3test.Server, p *s3test.Proxy, objects string) {
+	t.Helper()
 	s, err := s3test.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +62,7 @@ func newBucketRig(t *testing.T) (*rig, *s3test.Server, *s3test.Proxy) {
 			t.Error(err)
 		}
 	})
-	p, err := s3test.NewProxy(t.Context(), s.Address)
+	p, err = s3test.NewProxy(t.Context(), s.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +71,11 @@ func newBucketRig(t *testing.T) (*rig, *s3test.Server, *s3test.Proxy) {
 			t.Error(err)
 		}
 	})
-	objects := filepath.Join(s.Dir, s3test.Bucket, "plants")
+	objects = filepath.Join(s.Dir, s3test.Bucket, "plants")
 	if err := os.Mkdir(objects, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return newRigAt(t, objects, Config{
-		Destination: "s3://" + s3test.Bucket + "/plants", S3: s3.Config{Endpoint: p.Endpoint},
-	}), s, p
+	return s, p, objects
 }
 
 // TestServiceInBucket tests the operations on a bucket.
