@@ -64,7 +64,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB",
 		"request-timeout": "7s",
 		"auth-failures":   "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
-		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s",
+		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s", "backup-sync": "true",
 		"require-sync-standby": "true",
 		"s3-endpoint":          "https://s3.example", "s3-region": "eu-north-1", "s3-instance-role": "true",
 		"audit-keep":  "7d",

@@ -34,15 +34,19 @@ var (
 	seed = flag.Uint64("seed", 0, "`seed` of the plants and of the time of each loss; 0: random")
 )
 
-// hasty merges the segments of a fifth of a second, soon.
+// hasty merges the segments of a second, and with --backup-sync those of a fifth of a second.
 var hasty = []rig.Weakness{
-	{File: "internal/backup/merge.go", Old: "mergeEvery  = time.Minute", New: "mergeEvery  = 100*time.Millisecond"},
-	{File: "internal/backup/merge.go", Old: "span, last := time.Minute,", New: "span, last := time.Second/5,"},
-	{File: "internal/backup/merge.go", Old: "minuteAge, hourAge = time.Minute,", New: "minuteAge, hourAge = 0,"},
+	{File: "internal/backup/merge.go", Old: "\treturn time.Minute\n", New: "\treturn time.Second\n"},
+	{File: "internal/backup/merge.go", Old: "\t\treturn 5 * time.Second\n", New: "\t\treturn time.Second / 5\n"},
 }
 
 // TestLoss loses a machine again and again.
-func TestLoss(t *testing.T) {
+func TestLoss(t *testing.T) { testLoss(t, false) }
+
+// TestLossWithSync is TestLoss for a server that acknowledges a plant when the destination has it: none is lost.
+func TestLossWithSync(t *testing.T) { testLoss(t, true) }
+
+func testLoss(t *testing.T, sync bool) {
 	program := rig.Build(t, hasty...)
 	rounds := 3
 	if *long {
@@ -51,7 +55,7 @@ func TestLoss(t *testing.T) {
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 	var total result
 	for range rounds {
-		r := newMachine(t, program, random).lose(t)
+		r := newMachine(t, program, random, sync).lose(t)
 		if err := errors.Join(r.violations[:min(5, len(r.violations))]...); err != nil {
 			t.Fatalf("%d violations, the first: %v", len(r.violations), err)
 		}
@@ -88,22 +92,28 @@ var (
 	}
 	claimsEarly = rig.Weakness{
 		File: "internal/backup/copy.go",
-		Old:  "\twait := s.config.Lag / commitsPerLag\n",
-		New:  "\twait := 1000 * s.config.Lag; c.pending, c.checked = time.Time{}, time.Now().Add(time.Hour)\n",
+		Old:  "\tc.pending, c.checked = time.Time{}, now\n",
+		New:  "\tc.pending, c.checked = time.Time{}, now.Add(time.Second)\n",
+	}
+	acknowledgesEarly = rig.Weakness{
+		File: "internal/serve/backups.go",
+		Old:  "\tif err := e.backups.Sync(ctx); err != nil {\n",
+		New:  "\tif err := ctx.Err(); err != nil {\n",
 	}
 )
 
 func TestControl(t *testing.T) {
 	for name, weak := range map[string]rig.Weakness{
 		"skips plants": skipsPlants, "cuts segments": cutsSegments, "loses merged ones": losesMerged,
-		"forgets tokens": forgetsTokens, "claims early": claimsEarly,
+		"forgets tokens": forgetsTokens, "claims early": claimsEarly, "acknowledges early": acknowledgesEarly,
 	} {
 		t.Run(name, func(t *testing.T) {
 			program := rig.Build(t, append([]rig.Weakness{weak}, hasty...)...)
+			sync := weak == acknowledgesEarly || weak == losesMerged // which has more segments
 			random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 			const rounds = 5
 			for range rounds {
-				if len(newMachine(t, program, random).lose(t).violations) > 0 {
+				if len(newMachine(t, program, random, sync).lose(t).violations) > 0 {
 					return
 				}
 			}
@@ -136,21 +146,26 @@ type machine struct {
 
 	program, db string
 	to          string // destination of the backups
+	sync        bool   // the server runs with --backup-sync
 	server      *rig.Server
 	random      *rand.Rand
 	end         context.CancelFunc // of the load
 	clients     sync.WaitGroup
 }
 
-func newMachine(t *testing.T, program string, random *rand.Rand) *machine {
+func newMachine(t *testing.T, program string, random *rand.Rand, sync bool) *machine {
 	t.Helper()
 	m := &machine{
-		program: program, db: filepath.Join(t.TempDir(), "plantstore.db"), to: t.TempDir(), random: random,
+		program: program, db: filepath.Join(t.TempDir(), "plantstore.db"), to: t.TempDir(), sync: sync, random: random,
 		ledger: ledger{sent: map[int64]time.Time{}, stored: map[int64]time.Time{}, revoked: map[string]time.Time{}},
 	}
 	token := rig.Token(t, program, m.db, "load")
+	flags := []string{"--backup-dir", m.to, "--backup-lag", "1s"}
+	if sync {
+		flags = append(flags, "--backup-sync")
+	}
 	var err error
-	if m.server, err = rig.Start(t, program, m.db, nil, "--backup-dir", m.to, "--backup-lag", "1s"); err != nil {
+	if m.server, err = rig.Start(t, program, m.db, nil, flags...); err != nil {
 		t.Fatal(err)
 	}
 	rig.Within(t, time.Minute, 10*time.Millisecond, "the destination has a backup", func() bool {
@@ -201,7 +216,11 @@ func (m *machine) lose(t *testing.T) (r result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.compare(&r, plants, copied, lossAt)
+	if m.sync {
+		m.compare(&r, plants, lossAt, lossAt)
+	} else {
+		m.compare(&r, plants, copied, lossAt)
+	}
 	m.compareTokens(t, &r, m.program, restored, copied)
 	return r
 }
@@ -213,7 +232,7 @@ func TestAnySecond(t *testing.T) {
 		times, runs = 100, 30*time.Second
 	}
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
-	m := newMachine(t, rig.Build(t, hasty...), random)
+	m := newMachine(t, rig.Build(t, hasty...), random, false)
 	begin := time.Now()
 	end := m.stop(t, runs)
 	for range times {

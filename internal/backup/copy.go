@@ -30,8 +30,8 @@ type Journal interface {
 	TrimJournal(to int64)
 }
 
-// copier copies the commits of the store to the destination soon after they are made. Its fields belong to the
-// goroutine of run, except for those that mu guards.
+// copier copies the commits of the store to the destination soon after they are made. Its fields belong to the goroutine of
+// run, except for those that mu guards.
 type copier struct {
 	service *Service
 	encoder journal.Encoder
@@ -40,19 +40,28 @@ type copier struct {
 	commits int64           // the last commit in the destination
 	history journal.History // after it
 
-	mu      sync.Mutex
-	pending time.Time // of the oldest commit that the destination lacks; guarded by mu; zero: none is known
-	checked time.Time // when the destination lacked none, or the start; guarded by mu
-	fault   error     // of the last attempt; guarded by mu
+	due chan struct{} // holds a value when Sync waits for a round
+
+	mu        sync.Mutex    // guards the fields below
+	pending   time.Time     // of the oldest commit that the destination lacks; zero: none is known
+	checked   time.Time     // when the destination lacked none, or the start
+	begun     int64         // number of the last round
+	ended     int64         // number of the last round that has ended
+	succeeded int64         // number of the last round that succeeded
+	fault     error         // of the last round
+	next      chan struct{} // closed at the end of a round
 
 	failed prometheus.Counter
 }
 
 func newCopier(s *Service, metrics prometheus.Registerer) *copier {
-	c := &copier{service: s, checked: time.Now(), failed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "plantstore_copy_attempts_failed_total",
-		Help: "Attempts to copy commits to the destination of the backups that failed.",
-	})}
+	c := &copier{
+		service: s, checked: time.Now(), due: make(chan struct{}, 1), next: make(chan struct{}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_copy_attempts_failed_total",
+			Help: "Attempts to copy commits to the destination of the backups that failed.",
+		}),
+	}
 	metrics.MustRegister(c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_copy_lag_seconds",
 		Help: "Time since the destination of the backups had all commits.",
@@ -80,20 +89,67 @@ const (
 // run copies commits until Close, and then what is left.
 func (c *copier) run() {
 	s := c.service
-	for {
-		err := c.ship(s.ctx)
-		c.report(err)
-		wait := s.config.Lag / commitsPerLag
-		if err != nil {
-			wait = max(wait, shipRetry)
+	for s.ctx.Err() == nil {
+		due, wait := c.due, s.config.Lag/commitsPerLag
+		if err := c.round(s.ctx); err != nil {
+			due, wait = nil, max(wait, shipRetry)
 		}
-		if !waitUntil(s.ctx, time.Now().Add(wait)) {
-			break
+		select {
+		case <-s.ctx.Done():
+		case <-due:
+		case <-time.After(wait):
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shipAtEndMax)
 	defer cancel()
-	c.report(c.ship(ctx))
+	_ = c.round(ctx) // what is missing stays in the journal
+}
+
+// round copies the commits that are made now.
+func (c *copier) round(ctx context.Context) error {
+	c.mu.Lock()
+	c.begun++
+	c.mu.Unlock()
+	err := c.ship(ctx)
+	c.report(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended, c.fault = c.begun, err; err == nil {
+		c.succeeded = c.begun
+	}
+	close(c.next)
+	c.next = make(chan struct{})
+	return err
+}
+
+// Sync waits until the destination has all commits that were made before the call. It returns an error if the next round of
+// the copy fails, or if ctx ends.
+func (s *Service) Sync(ctx context.Context) error {
+	c := s.copier
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for round := c.begun + 1; c.succeeded < round; {
+		if c.ended >= round {
+			return c.fault
+		}
+		select {
+		case c.due <- struct{}{}:
+		default: // the copier has not received the last signal yet
+		}
+		next := c.next
+		c.mu.Unlock()
+		var err error
+		select {
+		case <-next:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		c.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // report counts and logs the result of an attempt: the first fault, and the first success after it.
@@ -103,7 +159,6 @@ func (c *copier) report(err error) {
 	}
 	c.mu.Lock()
 	before := c.fault
-	c.fault = err
 	c.mu.Unlock()
 	log, to := c.service.config.Log, c.service.to.location("")
 	switch {
@@ -125,43 +180,46 @@ func (c *copier) ship(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
-		more, err := c.shipSegment(ctx)
-		if err != nil || !more {
-			return err
-		}
+	now, newest := time.Now(), c.commits
+	err := c.service.config.Journal.JournalEnds(ctx, func(number int64, _ journal.History) bool {
+		newest = number
+		return false
+	})
+	for err == nil && c.commits < newest {
+		err = c.shipSegment(ctx)
 	}
-}
-
-// shipSegment copies some commits in a segment. more is set if there may be more of them.
-func (c *copier) shipSegment(ctx context.Context) (more bool, err error) {
-	s, now := c.service, time.Now()
-	previous, commits, err := s.config.Journal.Journal(ctx, c.commits, shipBytes)
 	if err != nil {
-		return false, err
+		return err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.pending, c.checked = time.Time{}, now
-	if len(commits) > 0 {
-		c.pending = commits[0].At
+	return nil
+}
+
+// shipSegment copies the next commits in a segment.
+func (c *copier) shipSegment(ctx context.Context) error {
+	s := c.service
+	previous, commits, err := s.config.Journal.Journal(ctx, c.commits, shipBytes)
+	if err != nil {
+		return err
 	}
+	c.mu.Lock()
+	c.pending = commits[0].At
 	c.mu.Unlock()
-	if len(commits) == 0 {
-		return false, nil
-	}
 	if commits[0].Number != c.commits+1 || previous != c.history { // the journal was full
 		s.needBackup(commits[0].Number - 1)
 	}
 	described, content, err := c.encoder.Encode(s.store, previous, commits)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := s.to.put(ctx, described.Name(s.names.segmentPrefix()), content); err != nil {
-		return false, fmt.Errorf("store a segment: %w", err)
+		return fmt.Errorf("store a segment: %w", err)
 	}
 	c.commits, c.history = described.Last, journal.ParseHistory(described.After)
 	s.config.Journal.TrimJournal(c.commits)
-	return true, nil
+	return nil
 }
 
 // end is a commit with the history after it.

@@ -11,15 +11,21 @@ import (
 
 // Segments are merged as they age, so that a destination has few objects: those of a minute when it is over, and
 // those of an hour an hour later. A merged segment has every commit with its time.
-const (
-	mergeEvery  = time.Minute
-	mergedBytes = 16 << 20 // of a merged segment
-)
+const mergedBytes = 16 << 20 // of a merged segment
+
+// shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are hundreds of
+// segments in a second.
+func (s *Service) shortestMerge() time.Duration {
+	if s.config.Sync {
+		return 5 * time.Second
+	}
+	return time.Minute
+}
 
 // mergeSegments merges segments until Close.
 func (s *Service) mergeSegments() {
 	failed := false
-	for waitUntil(s.ctx, time.Now().Add(mergeEvery)) {
+	for waitUntil(s.ctx, time.Now().Add(s.shortestMerge())) {
 		err := s.mergeOld(s.ctx, time.Now())
 		if err != nil && !failed && s.ctx.Err() == nil {
 			s.config.Log.Warn("could not merge segments; their number grows until it succeeds",
@@ -43,7 +49,7 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	all = slices.DeleteFunc(all, func(g segment) bool { return slices.Contains(old, g) })
 	var encoder journal.Encoder
 	for len(all) > 0 {
-		group := mergeable(all, now)
+		group := mergeable(all, now, s.shortestMerge())
 		if len(group) > 1 {
 			if err := s.merge(ctx, &encoder, group); err != nil {
 				return err
@@ -72,23 +78,27 @@ func superseded(all []segment) (old []segment) {
 	return old
 }
 
-// mergeable returns the first segments that one segment can replace, at least one. Each follows the one before, and
-// they are from the same minute or hour.
-func mergeable(all []segment, now time.Time) (group []segment) {
-	const minuteAge, hourAge = time.Minute, time.Hour
-	bytes := int64(0)
-	for i, s := range all {
-		bytes += s.bytes
-		span, last := time.Minute, all[max(0, i-1)]
-		if now.Sub(s.To.Truncate(time.Hour)) >= time.Hour+hourAge {
-			span = time.Hour
+// mergeable returns the first segments that one segment can replace, at least one. Each follows the one before, and they are
+// from the same hour, minute, or shorter time, which ended as long ago.
+func mergeable(all []segment, now time.Time, shortest time.Duration) (group []segment) {
+	spanOf := func(s segment) time.Duration {
+		for _, span := range []time.Duration{time.Hour, time.Minute, shortest} {
+			if now.Sub(s.To.Truncate(span)) >= 2*span {
+				return span
+			}
 		}
-		if i > 0 && (!s.Follows(last.Last, last.After) || bytes > mergedBytes ||
-			!s.To.Truncate(span).Equal(all[0].To.Truncate(span))) || now.Sub(s.To.Truncate(span)) < span+minuteAge {
-			return all[:max(1, i)]
-		}
+		return 0
 	}
-	return all
+	span, bytes := spanOf(all[0]), all[0].bytes
+	for i := 1; i < len(all) && span > 0; i++ {
+		s, last := all[i], all[i-1]
+		bytes += s.bytes
+		if !s.Follows(last.Last, last.After) || bytes > mergedBytes || !s.To.Truncate(span).Equal(all[0].To.Truncate(span)) {
+			return all[:i]
+		}
+		group = all[:i+1]
+	}
+	return all[:max(1, len(group))]
 }
 
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any

@@ -44,6 +44,7 @@ type Config struct {
 	Every       time.Duration // between two scheduled backups
 	Keep        int           // number of scheduled backups to keep
 	Journal     Journal       // of the store; unused if Lag is 0
+	Sync        bool          // Sync is used; needs Lag
 	Lag         time.Duration // time within which the destination gets each commit; 0: only backups are made
 
 	By      audit.Origin      // of the entries about scheduled backups in the audit log

@@ -21,6 +21,7 @@ type Backup struct {
 	Every time.Duration
 	Keep  int
 	Lag   time.Duration // 0: only backups
+	Sync  bool          // acknowledge a plant after its commit is copied
 
 	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
 	Region       string
@@ -70,6 +71,8 @@ func (b *Backup) check(s *Settings) error {
 		return s.Fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
 	}
 	switch {
+	case b.Lag == 0 && b.Sync:
+		return s.Fault("backup-sync", "set backup-lag too, within which other commits are copied")
 	case b.Lag == 0:
 		return nil
 	case s.DB.IsDatabase():

@@ -117,6 +117,7 @@ func (s *Settings) storeGroups() []Group {
 				"backup-lag", Duration(&s.Backup.Lag), "0",
 				"`time` within which each commit is copied to the backup directory; 0: only with the next backup",
 			},
+			{"backup-sync", toggle(&s.Backup.Sync), "", "acknowledge a plant when the backup directory has it too"},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
 			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
 			{"s3-region", text(&s.Backup.Region), "", "`region` of the bucket of backups"},

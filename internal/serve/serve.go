@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/oidc"
 	"plantstore/internal/postgres"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 	"plantstore/internal/trace"
@@ -68,6 +69,7 @@ type instance struct {
 	store    *writepath.Store
 	audit    *serverAudit
 	backups  *backup.Service // nil: none
+	copied   *copiedEngine   // engine; nil without --backup-sync
 	events   *eventSender
 	acme     *acme.Source // nil: none
 
@@ -140,6 +142,10 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	v.closing = append(v.closing, v.engine.Close)
+	if file, ok := v.engine.(*sqlite.Engine); ok && v.Settings.Backup.Sync {
+		v.copied = &copiedEngine{Engine: file, destination: v.Settings.Backup.Dir}
+		v.engine = v.copied
+	}
 	warnOfMove(ctx, v.engine, v.log)
 	return nil
 }
@@ -155,6 +161,9 @@ func (v *instance) openStore(ctx context.Context) (err error) {
 	}
 	if v.Settings.DB.IsDatabase() {
 		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, writepath.AnswerTimeout
+	}
+	if v.copied != nil {
+		c.Commits = copiedCommits
 	}
 	if v.store, err = writepath.New(ctx, c); err != nil {
 		return err
