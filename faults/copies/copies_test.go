@@ -92,8 +92,8 @@ var (
 	}
 	claimsEarly = rig.Weakness{
 		File: "internal/backup/copy.go",
-		Old:  "\tc.pending, c.checked = time.Time{}, now\n",
-		New:  "\tc.pending, c.checked = time.Time{}, now.Add(time.Second)\n",
+		Old:  "\t\tc.checked = now\n",
+		New:  "\t\tc.checked = now.Add(time.Second)\n",
 	}
 	acknowledgesEarly = rig.Weakness{
 		File: "internal/serve/backups.go",

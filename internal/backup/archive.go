@@ -68,36 +68,35 @@ type Recovered struct {
 // that began later. The zero time means the newest commit. Like backupfile.RestoreFrom, it creates the whole store or
 // changes nothing.
 //
-// The error names the segment that is missing or damaged, and the last second before it, which another call can
+// The error names the segment that is missing or damaged, and the last time before it, which another call can
 // restore.
 func (a *Archive) Restore(
 	ctx context.Context, path string, at time.Time, replace bool, progress backupfile.Progress,
 ) (r Recovered, err error) {
-	bases, err := a.bases(ctx, at)
-	if err != nil {
-		return r, err
-	}
-	var faults []string
-	for _, base := range bases {
-		err = retryMissing(func() error {
-			steps, err := a.steps(ctx, base, at)
-			if err == nil {
-				err = a.checkComplete(ctx, base, steps, at)
-			}
-			if err == nil {
-				r, err = a.restore(ctx, base, steps, path, at, replace, progress)
-			}
+	err = retryMissing(func() (err error) {
+		g, err := a.graph(ctx)
+		if err != nil {
 			return err
-		})
-		var damage backupfile.ManifestError
-		if !errors.As(err, &damage) {
-			break
 		}
-		// The segments after an older backup have the same commits.
-		faults = append(faults, fmt.Sprintf("%s: %v", a.to.location(base.Name), err))
-	}
-	if r.Faults = faults; err != nil && len(faults) > 0 {
-		err = fmt.Errorf("%s: %w", strings.Join(faults, "; "), err)
+		r.Faults = g.faults
+		for {
+			base, steps, err := g.plan(ctx, at)
+			if err != nil {
+				return err
+			}
+			faults := r.Faults
+			r, err = a.restore(ctx, base, steps, path, at, replace, progress)
+			r.Faults = faults
+			if _, damaged := errors.AsType[backupfile.ManifestError](err); !damaged {
+				return err
+			}
+			// The segments after an older backup have the same commits.
+			r.Faults = append(r.Faults, fmt.Sprintf("%s: %v", a.to.location(base.Name), err))
+			g.forget(base)
+		}
+	})
+	if err != nil && len(r.Faults) > 0 {
+		err = fmt.Errorf("%s: %w", strings.Join(r.Faults, "; "), err)
 	}
 	return r, err
 }
@@ -124,8 +123,12 @@ func (a *Archive) restore(
 	defer in.Close()
 	r = Recovered{Backup: base.Name, Segments: len(steps), At: base.Manifest.MadeAt}
 	commits := func(to *backupfile.Replay) error {
-		for _, step := range steps {
-			if err := a.repeat(ctx, step, at, to, &r); err != nil {
+		for i, step := range steps {
+			until := at
+			if i < len(steps)-1 {
+				until = time.Time{} // a later step has commits from before that time, so the clock was set back
+			}
+			if err := a.repeat(ctx, step, until, to, &r); err != nil {
 				return err
 			}
 		}
@@ -188,185 +191,7 @@ func lastBefore(content []byte, at time.Time) (number int64, err error) {
 
 // restoreUntil tells how to restore what is whole before a time.
 func restoreUntil(at time.Time) string {
-	return "to restore the store as it was before, add --at " + at.UTC().Truncate(time.Second).Format(time.RFC3339)
-}
-
-// step is a segment whose commits up to a number are repeated.
-type step struct {
-	segment
-
-	until int64
-}
-
-// list returns the segments that begin before a time; the zero time means all.
-func (a *Archive) list(ctx context.Context, at time.Time) ([]segment, error) {
-	all, err := listSegments(ctx, a.to, a.names)
-	if !at.IsZero() {
-		all = slices.DeleteFunc(all, func(s segment) bool { return s.From.After(at) })
-	}
-	return all, err
-}
-
-// steps returns the segments that lead from a backup to a time; the zero time means the newest commit.
-func (a *Archive) steps(ctx context.Context, base Backup, at time.Time) (steps []step, err error) {
-	all, err := a.list(ctx, at)
-	if err != nil || base.Manifest.History == "" {
-		return nil, err
-	}
-	g := graph{archive: a, all: all, routes: map[end]*route{}, read: map[string]map[int64]journal.History{}}
-	r, err := g.from(ctx, end{base.Manifest.Commits, base.Manifest.History})
-	for ; r != nil && r.step.name != ""; r = r.next {
-		steps = append(steps, r.step)
-	}
-	return steps, err
-}
-
-// checkComplete returns an error if a segment begins after the last of the steps after a backup, and before a time.
-func (a *Archive) checkComplete(ctx context.Context, base Backup, steps []step, at time.Time) error {
-	reached := base.Manifest.MadeAt
-	for _, s := range steps {
-		reached = later(reached, s.To)
-	}
-	all, err := a.list(ctx, at)
-	for _, s := range all {
-		if s.From.After(reached) {
-			return fmt.Errorf("%s: the commits before it are missing; %s", a.to.location(s.name), restoreUntil(reached))
-		}
-	}
-	return err
-}
-
-// bases returns the backups that were made before a time, newest first: at least one, or an error.
-func (a *Archive) bases(ctx context.Context, at time.Time) (bases []Backup, err error) {
-	files, err := a.to.list(ctx, a.names.prefix())
-	if err != nil {
-		return nil, err
-	}
-	var faults []string
-	for _, f := range files {
-		b, ok := a.names.named(f.name)
-		if !ok {
-			continue
-		}
-		if b.Manifest, err = a.to.manifest(ctx, b.Name); err != nil {
-			faults = append(faults, fmt.Sprintf("%s: %v; ", a.to.location(b.Name), err))
-		} else if at.IsZero() || !b.Manifest.MadeAt.After(at) {
-			bases = append(bases, b)
-		}
-	}
-	if len(bases) == 0 {
-		return nil, fmt.Errorf("%s%s has no complete backup from before that time",
-			strings.Join(faults, ""), a.to.location(""))
-	}
-	slices.SortFunc(bases, func(x, y Backup) int { return y.Manifest.MadeAt.Compare(x.Manifest.MadeAt) })
-	return bases, ctx.Err()
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// graph finds the segments that follow each other. Several can follow the same commit: a killed server may store
-// commits twice, and a restored store has another future.
-type graph struct {
-	archive *Archive
-	all     []segment                            // sorted by their commits
-	routes  map[end]*route                       // that were found
-	read    map[string]map[int64]journal.History // of segments, by name
-}
-
-// route is a step with the steps after it. The empty step is the end.
-type route struct {
-	step step
-	next *route
-	to   time.Time // the latest time on the route
-}
-
-// from returns the route after a commit that leads to the latest time.
-func (g *graph) from(ctx context.Context, at end) (best *route, err error) {
-	if known := g.routes[at]; known != nil {
-		return known, nil
-	}
-	best = &route{}
-	for _, s := range g.all {
-		if s.First > at.commits+1 {
-			break
-		}
-		if s.Last <= at.commits {
-			continue
-		}
-		follows := s.Follows(at.commits, at.history)
-		if s.First <= at.commits { // the commit may be inside
-			follows, err = g.has(ctx, s, at)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !follows {
-			continue
-		}
-		ends, err := g.endsOf(ctx, s, at.commits)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range ends {
-			next, err := g.from(ctx, e)
-			if err != nil {
-				return nil, err
-			}
-			if to := later(s.To, next.to); to.After(best.to) || best.step.name == "" {
-				best = &route{step{s, e.commits}, next, to}
-			}
-		}
-	}
-	g.routes[at] = best
-	return best, nil
-}
-
-// endsOf returns the ends of a segment after a commit: its last commit, and each one that another segment follows
-// although that has no other start.
-func (g *graph) endsOf(ctx context.Context, s segment, after int64) ([]end, error) {
-	ends := []end{{s.Last, s.After}}
-	for _, other := range g.all {
-		inside := other.First-1 > after && other.First-1 < s.Last
-		if !inside || slices.ContainsFunc(g.all, func(t segment) bool { return other.Follows(t.Last, t.After) }) {
-			continue
-		}
-		e := end{other.First - 1, other.Before}
-		ok, err := g.has(ctx, s, e)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			ends = append(ends, e)
-		}
-	}
-	return ends, nil
-}
-
-// has reports whether a commit with that history, which may be short, is in a segment.
-func (g *graph) has(ctx context.Context, s segment, e end) (bool, error) {
-	known := g.read[s.name]
-	if known == nil {
-		content, err := readSegment(ctx, g.archive.to, s)
-		if err != nil {
-			return false, err
-		}
-		known = map[int64]journal.History{}
-		_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
-			known[c.Number] = after
-			return nil
-		})
-		if err != nil && !errors.Is(err, journal.ErrDamaged) { // a restore that needs it reports the damage
-			return false, err
-		}
-		g.read[s.name] = known
-	}
-	h, ok := known[e.commits]
-	return ok && strings.HasPrefix(h.String(), e.history), nil
+	return "to restore the store as it was before, add --at " + at.UTC().Format(time.RFC3339Nano)
 }
 
 // Verification is the result of Archive.Verify.
@@ -426,25 +251,22 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 			return v, err
 		}
 	}
-	var steps []step
-	bases, err := a.bases(ctx, time.Time{})
-	if err == nil {
-		err = retryMissing(func() (err error) {
-			if steps, err = a.steps(ctx, bases[0], time.Time{}); err != nil {
-				return err
-			}
-			return a.checkComplete(ctx, bases[0], steps, time.Time{})
-		})
-	}
+	err = retryMissing(func() error {
+		g, err := a.graph(ctx)
+		if err != nil {
+			return err
+		}
+		base, steps, err := g.plan(ctx, time.Time{})
+		v.Commits, v.At = base.Manifest.Commits, base.Manifest.MadeAt
+		if n := len(steps); n > 0 {
+			v.Commits, v.At = steps[n-1].until, steps[n-1].To
+		}
+		return err
+	})
 	if err != nil {
 		v.Faults = append(v.Faults, err.Error())
-		return v, ctx.Err()
 	}
-	v.Commits, v.At = bases[0].Manifest.Commits, bases[0].Manifest.MadeAt
-	if n := len(steps); n > 0 {
-		v.Commits, v.At = steps[n-1].until, steps[n-1].To
-	}
-	return v, nil
+	return v, ctx.Err()
 }
 
 // check reads a whole segment and returns its content. The error wraps journal.ErrDamaged if it is not what its name

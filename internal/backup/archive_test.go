@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
@@ -18,6 +20,7 @@ import (
 	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/store"
 )
 
@@ -317,5 +320,281 @@ func TestCopyInBucket(t *testing.T) {
 	r.must(err)
 	if len(v.Faults) > 0 || v.Backups != 1 || v.Segments == 0 {
 		t.Errorf("verified %+v", v)
+	}
+}
+
+// next waits until the clock shows another second, which the name of a backup has.
+func (r *copyRig) next() {
+	r.t.Helper()
+	waitUntil(r.t.Context(), time.Now().Truncate(time.Second).Add(time.Second))
+}
+
+// wantError restores the destination, which must fail with a text.
+func (r *copyRig) wantError(at time.Time, text string) {
+	r.t.Helper()
+	path, _, err := r.restore(at)
+	if err == nil || !strings.Contains(err.Error(), text) {
+		r.t.Errorf("restore: %v, want an error with %q", err, text)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		r.t.Errorf("the failed restore created a file: %v", err)
+	}
+}
+
+const missingText = "the commits before it are missing; to restore the store as it was before, add --at "
+
+// TestUndoBehindBackup restores the time before an import, although a backup has the import.
+func TestUndoBehindBackup(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(5)
+	r.ship()
+	undo := time.Now()
+	r.create(5)
+	r.next()
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.must(r.engine.Close())
+	path := r.wantRestored(undo, 5)
+	r.ids = r.ids[:5:5]
+	r.serve(path)
+	r.create(4)
+	r.ship()
+	r.wantRestored(time.Time{}, 9)
+}
+
+// TestBackupContinues restores a backup by its file and continues from there in the same destination.
+func TestBackupContinues(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(5)
+	r.backup() // before the segment
+	r.create(6)
+	r.ship()
+	r.must(r.engine.Close())
+	backups, err := r.List(t.Context())
+	r.must(err)
+	path := filepath.Join(t.TempDir(), "p.db")
+	_, err = backupfile.Restore(t.Context(), backups[0].Location, path, false, nil)
+	r.must(err)
+	r.ids = r.ids[:5:5]
+	r.serve(path)
+	r.create(4)
+	r.ship()
+	r.wantRestored(time.Time{}, 9)
+}
+
+// TestRestoreInGap asks for times at which commits are missing.
+func TestRestoreInGap(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(5)
+	r.ship()
+	before := time.Now()
+	r.must(r.engine.StopJournal(t.Context()))
+	r.create(5)
+	gap := time.Now()
+	r.create(1)
+	_, _, err := r.engine.StartJournal(t.Context())
+	r.must(err)
+	r.next()
+	r.backup()
+	r.create(2)
+	r.ship()
+	r.wantError(gap, missingText)
+	r.wantError(before, missingText) // nothing shows that the gap began later
+	r.wantRestored(r.segments()[0].To, 5)
+	r.wantRestored(time.Time{}, 13)
+}
+
+// TestOtherStoreInDestination starts a new store with the name of a lost one.
+func TestOtherStoreInDestination(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(5)
+	r.ship()
+	r.must(r.engine.Close())
+	r.next()
+	r.serve(filepath.Join(t.TempDir(), "p.db"))
+	r.backup()
+	r.removeOld()
+	if n := len(r.segments()); n != 1 {
+		t.Errorf("%d segments, want that of the lost store", n)
+	}
+	r.wantError(time.Time{}, "has backups of 2 stores with the same name")
+}
+
+// TestNeededBackup needs a backup after a gap, also after a restart, and when the destination was emptied. Until then
+// the lag grows.
+func TestNeededBackup(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	copied := r.copier.copiedTo()
+	r.must(r.engine.StopJournal(t.Context()))
+	_, _, err := r.engine.StartJournal(t.Context())
+	r.must(err)
+	r.create(1)
+	for range 2 {
+		r.ship()
+		r.ship()
+		if !r.backupNeeded() || r.copier.copiedTo().After(copied) && copied.After(r.segments()[0].To) {
+			t.Errorf("after a gap: needed %v, copied to %v, want %v", r.backupNeeded(), r.copier.copiedTo(), copied)
+		}
+		r.must(r.engine.Close())
+		r.serve(r.config.DB)
+		copied = r.copier.copiedTo()
+		r.create(1)
+	}
+	r.next()
+	r.backup()
+	r.must(r.engine.Close())
+	r.serve(r.config.DB)
+	r.ship()
+	if r.backupNeeded() {
+		t.Error("a backup is needed after the next one")
+	}
+	r.must(os.RemoveAll(r.to))
+	r.must(os.Mkdir(r.to, 0o700))
+	r.must(r.mergeOld(t.Context(), time.Now()))
+	if !r.backupNeeded() {
+		t.Error("no backup is needed although the destination is empty")
+	}
+}
+
+// TestLagWhileAway restarts a server while the destination lacks a commit.
+func TestLagWhileAway(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(1)
+	acknowledged := time.Now()
+	r.must(r.engine.Close())
+	r.serve(r.config.DB)
+	if copied := r.copier.copiedTo(); copied.After(acknowledged) {
+		t.Errorf("says that all is copied up to %v, want at most %v", copied, acknowledged)
+	}
+}
+
+// forge stores a segment for each group of times, with a commit at each of them, after the newest backup.
+func (r *copyRig) forge(groups ...[]time.Time) {
+	r.t.Helper()
+	backups, err := r.List(r.t.Context())
+	r.must(err)
+	number, history := backups[0].Manifest.Commits, journal.ParseHistory(backups[0].Manifest.History)
+	var e journal.Encoder
+	for _, times := range groups {
+		var commits []journal.Commit
+		before := history
+		for _, at := range times {
+			number++
+			c := journal.Commit{Number: number, At: at, Changes: journal.ChangedRows(nil)}
+			commits, history = append(commits, c), history.After(&c)
+		}
+		s, content, err := e.Encode(r.store, before, commits)
+		r.must(err)
+		r.must(r.Service.to.put(r.t.Context(), s.Name(r.names.segmentPrefix()), content))
+	}
+}
+
+// TestClockChanges restores times of a clock that was set back, and of one that was ahead for a segment.
+func TestClockChanges(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	backups, err := r.List(t.Context())
+	r.must(err)
+	first, begin := backups[0].Manifest.Commits, time.Now().Add(time.Minute).Truncate(time.Second)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	r.forge([]time.Time{at(1), at(2), at(3)}, []time.Time{at(1), at(2)}, []time.Time{at(900)}, []time.Time{at(4)})
+	for _, test := range []struct {
+		seconds int
+		commits int64
+	}{{1, 4}, {2, 5}, {3, 5}, {4, 7}, {1000, 7}} {
+		_, got, err := r.restore(at(test.seconds))
+		if err != nil || got.Commits-first != test.commits {
+			t.Errorf("at second %d: %d commits, %v, want %d", test.seconds, got.Commits-first, err, test.commits)
+		}
+	}
+}
+
+// TestMergeAround merges segments although one of them is damaged, and removes parts that a killed server has left,
+// but not the parts of a merged segment that is damaged.
+func TestMergeAround(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	begin := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
+	var groups [][]time.Time
+	for hour := range 2 {
+		for second := range 5 {
+			groups = append(groups, []time.Time{begin.Add(time.Duration(hour)*time.Hour + time.Duration(second)*time.Second)})
+		}
+	}
+	r.forge(groups...)
+	all := r.segments()
+	parts := map[string][]byte{}
+	for _, s := range all {
+		content, err := os.ReadFile(filepath.Join(r.to, s.name))
+		r.must(err)
+		parts[s.name] = content
+	}
+	r.must(os.WriteFile(filepath.Join(r.to, all[0].name), nil, 0o600))
+	if err := r.mergeOld(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), all[0].name) {
+		t.Errorf("merge: %v, want an error with %s", err, all[0].name)
+	}
+	if n := len(r.segments()); n != 6 {
+		t.Errorf("%d segments, want the 5 of the damaged hour and 1", n)
+	}
+
+	for name, content := range parts {
+		if name != all[5].name { // the removal had begun
+			r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600))
+		}
+	}
+	r.must(r.mergeOld(t.Context(), time.Now()))
+	if n := len(r.segments()); n != 2 {
+		t.Errorf("%d segments, want one for each hour", n)
+	}
+
+	merged := r.segments()[0]
+	for name, content := range parts {
+		r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600))
+	}
+	r.must(os.WriteFile(filepath.Join(r.to, merged.name), nil, 0o600))
+	_ = r.mergeOld(t.Context(), begin) // too early to merge them again
+	for _, s := range all[:5] {
+		if _, err := os.Stat(filepath.Join(r.to, s.name)); err != nil {
+			t.Errorf("a damaged segment replaced a whole one: %v", err)
+		}
+	}
+}
+
+// TestHostileSegment merges a segment whose first line names a path.
+func TestHostileSegment(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	at := time.Now().Add(-24 * time.Hour).Truncate(time.Hour).UTC()
+	r.forge([]time.Time{at}, []time.Time{at})
+	s := r.segments()[0]
+	s.Format, s.From, s.To = 1, at, at
+	s.Before, s.After = "/../../../escaped"+strings.Repeat("0", 47), strings.Repeat("0", 64)
+	header, err := json.Marshal(s.Segment)
+	r.must(err)
+	z, err := zstd.NewWriter(nil)
+	r.must(err)
+	r.must(os.WriteFile(filepath.Join(r.to, s.name), z.EncodeAll(append(header, '\n'), nil), 0o600))
+	if err := r.mergeOld(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "other values") {
+		t.Errorf("merge: %v, want an error", err)
+	}
+	escaped, err := filepath.Glob(filepath.Join(r.to, "..", "*escaped*"))
+	if len(escaped) > 0 || err != nil {
+		t.Errorf("outside of the destination: %q, %v", escaped, err)
 	}
 }

@@ -32,8 +32,9 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	progress := s.steps(j)
 	archive := Archive{s.to, s.names}
 	err = retryMissing(func() error {
-		steps, err := archive.steps(s.ctx, b, time.Time{})
+		g, err := archive.graphOf(s.ctx, []Backup{b})
 		if err == nil {
+			steps := g.steps(b, time.Time{})
 			_, err = archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
 		}
 		return err

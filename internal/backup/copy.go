@@ -1,9 +1,9 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,33 +30,41 @@ type Journal interface {
 	TrimJournal(to int64)
 }
 
-// copier copies the commits of the store to the destination soon after they are made. Its fields belong to the goroutine of
-// run, except for those that mu guards.
+// copier copies the commits of the store to the destination soon after they are made. Its fields belong to the
+// goroutine of run, except for those that mu guards.
 type copier struct {
 	service *Service
 	encoder journal.Encoder
 
-	started bool            // the fields below are known
-	commits int64           // the last commit in the destination
-	history journal.History // after it
-
 	due chan struct{} // holds a value when Sync waits for a round
 
-	mu        sync.Mutex    // guards the fields below
-	pending   time.Time     // of the oldest commit that the destination lacks; zero: none is known
-	checked   time.Time     // when the destination lacked none, or the start
-	begun     int64         // number of the last round
-	ended     int64         // number of the last round that has ended
-	succeeded int64         // number of the last round that succeeded
-	fault     error         // of the last round
-	next      chan struct{} // closed at the end of a round
+	mu        sync.Mutex      // guards the fields below; run may read commits and history without it
+	known     bool            // commits and history are known
+	commits   int64           // the last commit in the destination
+	history   journal.History // after it
+	pending   time.Time       // of the oldest commit that the destination lacks; zero: none is known
+	checked   time.Time       // when the destination lacked none, or the start
+	begun     int64           // number of the last round
+	ended     int64           // number of the last round that has ended
+	succeeded int64           // number of the last round that succeeded
+	fault     error           // of the last round
+	next      chan struct{}   // closed at the end of a round
 
 	failed prometheus.Counter
 }
 
-func newCopier(s *Service, metrics prometheus.Registerer) *copier {
+// newCopier returns a copier. The destination may lack all commits in the journal.
+func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
+	_, oldest, err := s.config.Journal.Journal(s.ctx, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	checked := time.Now()
+	if len(oldest) > 0 {
+		checked = oldest[0].At
+	}
 	c := &copier{
-		service: s, checked: time.Now(), due: make(chan struct{}, 1), next: make(chan struct{}),
+		service: s, checked: checked, due: make(chan struct{}, 1), next: make(chan struct{}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_copy_attempts_failed_total",
 			Help: "Attempts to copy commits to the destination of the backups that failed.",
@@ -66,7 +74,7 @@ func newCopier(s *Service, metrics prometheus.Registerer) *copier {
 		Name: "plantstore_copy_lag_seconds",
 		Help: "Time since the destination of the backups had all commits.",
 	}, func() float64 { return time.Since(c.copiedTo()).Seconds() }))
-	return c
+	return c, nil
 }
 
 // copiedTo returns a time before which the destination has all commits; the zero time without a copy.
@@ -76,7 +84,10 @@ func (c *copier) copiedTo() time.Time {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cmp.Or(c.pending, c.checked)
+	if !c.pending.IsZero() && c.pending.Before(c.checked) {
+		return c.pending
+	}
+	return c.checked
 }
 
 const (
@@ -122,8 +133,8 @@ func (c *copier) round(ctx context.Context) error {
 	return err
 }
 
-// Sync waits until the destination has all commits that were made before the call. It returns an error if the next round of
-// the copy fails, or if ctx ends.
+// Sync waits until the destination has all commits that were made before the call. It returns an error if the next
+// round of the copy fails, or if ctx ends.
 func (s *Service) Sync(ctx context.Context) error {
 	c := s.copier
 	c.mu.Lock()
@@ -175,7 +186,7 @@ func (c *copier) report(err error) {
 
 // ship copies the commits of the journal that the destination lacks.
 func (c *copier) ship(ctx context.Context) error {
-	if !c.started {
+	if !c.known { // only this goroutine sets it
 		if err := c.start(ctx); err != nil {
 			return err
 		}
@@ -191,9 +202,12 @@ func (c *copier) ship(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	needed := c.service.backupNeeded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending, c.checked = time.Time{}, now
+	if c.pending = (time.Time{}); !needed { // else the segments lead nowhere
+		c.checked = now
+	}
 	return nil
 }
 
@@ -217,48 +231,29 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	if err := s.to.put(ctx, described.Name(s.names.segmentPrefix()), content); err != nil {
 		return fmt.Errorf("store a segment: %w", err)
 	}
-	c.commits, c.history = described.Last, journal.ParseHistory(described.After)
+	c.setCopied(described.Last, journal.ParseHistory(described.After))
 	s.config.Journal.TrimJournal(c.commits)
 	return nil
 }
 
-// end is a commit with the history after it.
-type end struct {
-	commits int64
-	history string
-}
-
 // start finds the last commit that the destination has: the end of a segment that the history of the store contains.
-// Without one, a new backup is needed unless a backup is in the history.
+// If no backup and segments lead to it, a new backup is needed.
 func (c *copier) start(ctx context.Context) error {
 	s := c.service
-	segments, err := listSegments(ctx, s.to, s.names)
+	g, err := s.graph(ctx)
 	if err != nil {
 		return err
-	}
-	backups, err := s.List(ctx)
-	if err != nil {
-		return err
-	}
-	ofSegments, ofBackups := map[end]bool{}, map[end]bool{}
-	for _, g := range segments {
-		ofSegments[end{g.Last, g.After}] = true
-	}
-	for _, b := range backups {
-		if b.Fault == nil {
-			ofBackups[end{b.Manifest.Commits, b.Manifest.History}] = true
-		}
 	}
 	commits, history, err := s.config.Journal.StartJournal(ctx)
 	if err != nil {
 		return err
 	}
-	found, hasBackup := false, false
-	visit := func(after int64, h journal.History) bool {
+	hasBackup := false // in the part of the history that no segment has
+	visit := func(after int64, h journal.History) (more bool) {
 		commits, history = after, h
-		found = ofSegments[end{after, h.Short()}]
-		hasBackup = hasBackup || ofBackups[end{after, h.String()}]
-		return !found
+		e := end{after, h.Short()}
+		hasBackup = hasBackup || g.isBackup(e)
+		return len(g.ends[e]) == 0
 	}
 	if visit(commits, history) {
 		err = s.config.Journal.JournalEnds(ctx, func(number int64, previous journal.History) bool {
@@ -268,9 +263,44 @@ func (c *copier) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !found && !hasBackup {
+	c.setCopied(commits, history)
+	if !hasBackup && !g.leads(c.copied()) {
 		s.needBackup(commits)
 	}
-	c.commits, c.history, c.started = commits, history, true
 	return nil
+}
+
+// graph returns the graph of the complete backups of the store and of the segments.
+func (s *Service) graph(ctx context.Context) (*graph, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil })
+	return (&Archive{s.to, s.names}).graphOf(ctx, all)
+}
+
+// setCopied sets the last commit that the destination has.
+func (c *copier) setCopied(commits int64, history journal.History) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commits, c.history, c.known = commits, history, true
+}
+
+// copied returns the last commit that the destination has.
+func (c *copier) copied() end {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return end{c.commits, c.history.Short()}
+}
+
+// checkCopied makes a backup due if no backup and segments lead to the last commit that the destination should have:
+// somebody has removed them.
+func (c *copier) checkCopied(g *graph) {
+	c.mu.Lock()
+	started := c.known
+	c.mu.Unlock()
+	if at := c.copied(); started && !g.leads(at) {
+		c.service.needBackup(at.commits)
+	}
 }

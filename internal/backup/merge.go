@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,8 +15,8 @@ import (
 // those of an hour an hour later. A merged segment has every commit with its time.
 const mergedBytes = 16 << 20 // of a merged segment
 
-// shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are hundreds of
-// segments in a second.
+// shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are
+// hundreds of segments in a second.
 func (s *Service) shortestMerge() time.Duration {
 	if s.config.Sync {
 		return 5 * time.Second
@@ -35,51 +37,76 @@ func (s *Service) mergeSegments() {
 	}
 }
 
-// mergeOld merges the segments that are old enough at a time.
+// mergeOld merges the segments that are old enough at a time. A damaged segment does not keep others from being merged.
 func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
-	all, err := listSegments(ctx, s.to, s.names)
+	g, err := s.graph(ctx)
 	if err != nil {
 		return err
 	}
-	// A killed server may have left segments beside the one that replaces them.
-	old := superseded(all)
-	if err := s.deleteSegments(ctx, old); err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(g segment) bool { return slices.Contains(old, g) })
+	s.copier.checkCopied(g)
+	old, err := s.superseded(ctx, g.all)
+	errs := []error{err, s.deleteSegments(ctx, old)}
+	all := slices.DeleteFunc(g.all, func(g segment) bool { return slices.Contains(old, g) })
 	var encoder journal.Encoder
 	for len(all) > 0 {
 		group := mergeable(all, now, s.shortestMerge())
 		if len(group) > 1 {
-			if err := s.merge(ctx, &encoder, group); err != nil {
-				return err
-			}
+			errs = append(errs, s.merge(ctx, &encoder, group))
 		}
 		all = all[len(group):]
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// superseded returns the segments whose commits are all in a longer segment.
-func superseded(all []segment) (old []segment) {
-	for _, merged := range all {
-		commits, history := merged.First-1, merged.Before
+// superseded returns the segments whose commits are all in a longer segment: a killed server may have left them
+// beside the one that replaces them. It reads the longer one.
+func (s *Service) superseded(ctx context.Context, all []segment) (old []segment, err error) {
+	archive := Archive{s.to, s.names}
+	for i, merged := range all {
 		var parts []segment
-		for _, g := range all { // sorted by the first commit
-			if g != merged && g.Last <= merged.Last && g.Follows(commits, history) {
-				parts = append(parts, g)
-				commits, history = g.Last, g.After
+		for j := i - 1; j >= 0 && all[j].First == merged.First; j-- { // sorted by the first and the last commit
+			if all[j].Last < merged.Last {
+				parts = append(parts, all[j])
 			}
 		}
-		if commits == merged.Last && history == merged.After {
-			old = append(old, parts...)
+		for _, g := range all[i+1:] {
+			if g.First > merged.Last {
+				break
+			}
+			if g.First > merged.First && g.Last <= merged.Last {
+				parts = append(parts, g)
+			}
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		content, errCheck := archive.check(ctx, merged)
+		if errCheck != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.to.location(merged.name), errCheck))
+			continue
+		}
+		inside := map[end]bool{startOf(merged): true}
+		wanted := map[int64]bool{}
+		for _, g := range parts {
+			wanted[g.First-1], wanted[g.Last] = true, true
+		}
+		_, _ = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
+			if wanted[c.Number] {
+				inside[end{c.Number, after.Short()}] = true
+			}
+			return nil
+		}) // check has read it
+		for _, g := range parts {
+			if inside[startOf(g)] && inside[endOf(g)] {
+				old = append(old, g)
+			}
 		}
 	}
-	return old
+	return old, err
 }
 
-// mergeable returns the first segments that one segment can replace, at least one. Each follows the one before, and they are
-// from the same hour, minute, or shorter time, which ended as long ago.
+// mergeable returns the first segments that one segment can replace, at least one. Each follows the one before, and
+// they are from the same hour, minute, or shorter time, which ended as long ago.
 func mergeable(all []segment, now time.Time, shortest time.Duration) (group []segment) {
 	spanOf := func(s segment) time.Duration {
 		for _, span := range []time.Duration{time.Hour, time.Minute, shortest} {
@@ -104,11 +131,12 @@ func mergeable(all []segment, now time.Time, shortest time.Duration) (group []se
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
 // time.
 func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []segment) error {
+	archive := Archive{s.to, s.names}
 	contents := make([][]byte, len(group))
 	for i, g := range group {
-		content, err := readSegment(ctx, s.to, g)
+		content, err := archive.check(ctx, g)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
 		contents[i] = content
 	}
@@ -116,8 +144,7 @@ func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []s
 	if err != nil {
 		return fmt.Errorf("merge %s and the segments after it: %w", s.to.location(group[0].name), err)
 	}
-	name := merged.Name(s.names.segmentPrefix())
-	if err := s.to.put(ctx, name, content); err != nil {
+	if err := s.to.put(ctx, merged.Name(s.names.segmentPrefix()), content); err != nil {
 		return err
 	}
 	return s.deleteSegments(ctx, group)
@@ -133,17 +160,22 @@ func (s *Service) deleteSegments(ctx context.Context, old []segment) error {
 	return nil
 }
 
-// removeOldSegments removes the segments that end before a time: no backup that is older is kept.
-func (s *Service) removeOldSegments(ctx context.Context, before time.Time) error {
+// removeOldSegments removes the segments that end before all scheduled backups, whole or not and also of another
+// store: a backup that cannot be read now may be the one that they follow.
+func (s *Service) removeOldSegments(ctx context.Context) error {
+	files, err := s.files(ctx)
+	if err != nil {
+		return err
+	}
+	var oldest time.Time
+	for _, b := range files {
+		if !b.Manual && checkTime(b) == nil && (oldest.IsZero() || b.At.Before(oldest)) {
+			oldest = b.At
+		}
+	}
 	all, err := listSegments(ctx, s.to, s.names)
 	if err != nil {
 		return err
 	}
-	var old []segment
-	for _, g := range all {
-		if g.To.Before(before) {
-			old = append(old, g)
-		}
-	}
-	return s.deleteSegments(ctx, old)
+	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool { return !g.To.Before(oldest) }))
 }

@@ -42,7 +42,7 @@ func (s *Service) schedule() {
 // needBackup makes a backup due that has a commit: no segment leads to it.
 func (s *Service) needBackup(commit int64) {
 	s.mu.Lock()
-	s.needed = max(s.needed, commit)
+	s.needed = max(s.needed, commit+1)
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -142,7 +142,7 @@ func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error)
 		s.config.Log.Error("backup failed", "file", file, "error", err)
 	default:
 		s.mu.Lock()
-		s.made = max(s.made, m.Commits)
+		s.made = max(s.made, m.Commits+1)
 		s.mu.Unlock()
 		s.config.Log.Info("backup made", "file", file, "plants", m.Plants, "bytes", m.Bytes,
 			"took_us", time.Since(started).Microseconds())
@@ -188,10 +188,7 @@ func (s *Service) removeOld() {
 			s.config.Log.Info("removed an old backup", "file", old[0].Location)
 		}
 	}
-	if len(old) == 0 {
-		return
-	}
-	if err := s.removeOldSegments(s.ctx, old[0].At); err != nil {
+	if err := s.removeOldSegments(s.ctx); err != nil {
 		s.reportNotRemoved(s.to.location(""), err)
 	}
 }

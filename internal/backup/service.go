@@ -75,8 +75,8 @@ type Service struct {
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
 	next       time.Time                      // when the next scheduled backup is due
-	needed     int64                          // number of the last commit that no segment leads to
-	made       int64                          // number of the last commit of the backups that this process made
+	needed     int64                          // number after the last commit that no segment leads to
+	made       int64                          // number after the last commit of the backups that this process made
 	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 
@@ -138,8 +138,8 @@ func New(c Config) (*Service, error) {
 	if _, _, err := c.Journal.StartJournal(s.ctx); err != nil { // before the first backup
 		return nil, err
 	}
-	s.copier = newCopier(s, c.Metrics)
-	return s, nil
+	s.copier, err = newCopier(s, c.Metrics)
+	return s, err
 }
 
 // Start starts the schedule and the copy of the commits. A backup is due at once if the destination has none.

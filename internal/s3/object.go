@@ -18,10 +18,10 @@ type Object struct {
 	Bytes int64 `xml:"Size"`
 }
 
-// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 10,000, and
-// if the server does not end the list within some pages and time.
+// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 100,000,
+// and if the server does not end the list within some pages and time.
 func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err error) {
-	const objectsMax, pagesMax = 10_000, 100
+	const objectsMax, pagesMax = 100_000, 100
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
 	defer cancel()

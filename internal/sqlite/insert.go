@@ -25,8 +25,9 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), history FROM state"},
-		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, history = ?"},
+		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), history, journal_bytes FROM state"},
+		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, " +
+			"history = ?, journal_bytes = ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
 		if err != nil {

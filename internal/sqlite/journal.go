@@ -84,29 +84,26 @@ func (e *Engine) recordCommit() error {
 		return err
 	}
 	t.history = t.history.After(&c)
-	const checkEvery = 1024 // commits
-	if c.Number%checkEvery == 0 {
-		if err := e.boundJournal(c.Number); err != nil {
-			return err
-		}
+	t.journal += int64(len(c.Changes))
+	if err := e.boundJournal(c.Number); err != nil {
+		return err
 	}
 	return e.trimJournal()
 }
 
-// boundJournal starts a new history if the journal is full.
-func (e *Engine) boundJournal(commit int64) error {
-	const sql = "SELECT total(length(changes)) FROM plantstore_journal WHERE number > ?"
-	bytes, err := e.writer.QueryInt(sql, e.recorder.trimmed)
-	if err != nil || bytes <= e.recorder.bytesMax {
-		return err
+// boundJournal starts a new history if the journal is full and nothing else can be trimmed.
+func (e *Engine) boundJournal(commit int64) (err error) {
+	r := &e.recorder
+	if e.current.journal <= r.bytesMax || r.trimmed < r.trimTo.Load() {
+		return nil
 	}
-	if !e.recorder.warned {
-		e.recorder.warned = true
-		e.log.Warn("the journal is full: the copy has a gap until the next backup", "bytes", bytes)
+	if !r.warned {
+		r.warned = true
+		e.log.Warn("the journal is full: the copy has a gap until the next backup", "bytes", e.current.journal)
 	}
 	_, _ = rand.Read(e.current.history[:]) // never fails
 	e.TrimJournal(commit)
-	e.recorder.trimmed, err = e.writer.QueryInt(beforeJournal)
+	r.trimmed, err = e.writer.QueryInt(beforeJournal)
 	return err
 }
 
@@ -121,7 +118,12 @@ func (e *Engine) trimJournal() error {
 	if to <= r.trimmed {
 		return nil
 	}
+	bytes, err := e.writer.QueryInt("SELECT total(length(changes)) FROM plantstore_journal WHERE number <= ?", to)
+	if err != nil {
+		return err
+	}
 	r.trimmed = to
+	e.current.journal -= bytes
 	return e.writer.Run("DELETE FROM plantstore_journal WHERE number <= ?", to)
 }
 
@@ -151,7 +153,7 @@ func (e *Engine) StopJournal(ctx context.Context) error {
 		return err
 	}
 	return e.write(ctx, func() error {
-		e.current.recorded, e.current.history = false, journal.History{}
+		e.current.recorded, e.current.history, e.current.journal = false, journal.History{}, 0
 		return e.writer.Exec("DELETE FROM plantstore_journal; UPDATE state SET history = NULL;")
 	})
 }

@@ -66,6 +66,11 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if err := dbfile.Migrate(e.writer, from); err != nil || from == 0 || from == newest {
 			return err
 		}
+		// Changes of tables are not recorded, so no commit of the new schema may follow those of the old one.
+		const forget = "DELETE FROM plantstore_journal; UPDATE state SET history = NULL, journal_bytes = 0"
+		if err := e.writer.Exec(forget); err != nil {
+			return err
+		}
 		return store.AppendAudit(e.tx(), store.Migrated(from, newest, c.By))
 	})
 	if err == nil && 0 < from && from < newest {

@@ -24,6 +24,7 @@ type transaction struct {
 	history  journal.History // after the last commit; after this one, once it is recorded
 	recorded bool            // in the journal; else the zero history is stored as NULL
 	changes  []byte          // for the journal
+	journal  int64           // bytes of the changes in the journal; after this transaction, once it is recorded
 
 	plants, digests int64            // added
 	moveSet         *store.MoveState // nil: unchanged
@@ -131,7 +132,7 @@ func (e *Engine) readState() error {
 	if err == nil {
 		e.current = transaction{
 			commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0,
-			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3),
+			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3), journal: s.Int64(4),
 		}
 	}
 	return err
@@ -154,6 +155,7 @@ func (e *Engine) countCommit() error {
 	} else {
 		s.BindBlob(4, e.current.history[:])
 	}
+	s.BindInt64(5, e.current.journal)
 	return s.Run()
 }
 

@@ -120,7 +120,7 @@ func (r *Replay) close(failed error) error {
 			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:])
 	}
 	if failed == nil {
-		failed = r.conn.Exec("DELETE FROM plantstore_journal; COMMIT")
+		failed = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE state SET journal_bytes = 0; COMMIT")
 	}
 	return errors.Join(failed, r.conn.Close())
 }

@@ -81,7 +81,7 @@ type Encoder struct {
 }
 
 // windowBytes bounds the memory of an Encoder and of a reader.
-const windowBytes = 1 << 20
+const windowBytes = 512 << 10
 
 // Encode returns the segment of consecutive commits of a store, at least one, and its content, which is valid until the
 // next call.
@@ -152,7 +152,8 @@ func (e *Encoder) begin(s *Segment) (err error) {
 	e.out.Reset()
 	e.at = 0
 	if e.zstd == nil {
-		e.zstd, err = zstd.NewWriter(&e.out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes))
+		e.zstd, err = zstd.NewWriter(&e.out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes),
+			zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			return err
 		}
@@ -224,7 +225,8 @@ func readHeader(r *bufio.Reader) (s Segment, err error) {
 	case s.Format != segmentFormat:
 		return s, fmt.Errorf("the segment has format %d, and this plantstore supports only format %d",
 			s.Format, segmentFormat)
-	case s.First < 1 || s.Last < s.First || len(s.Before) != 2*len(History{}) || len(s.After) != 2*len(History{}):
+	case s.First < 1 || s.Last < s.First || ParseHistory(s.Before).String() != s.Before ||
+		ParseHistory(s.After).String() != s.After:
 		return s, damaged("its first line has other values")
 	}
 	return s, nil

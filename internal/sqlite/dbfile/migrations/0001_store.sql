@@ -40,7 +40,8 @@ CREATE TABLE state (
     audit_hash      BLOB,
     pruned_sequence INTEGER,          -- the newest entry that was pruned; NULL: there is none
     pruned_hash     BLOB,
-    history         BLOB              -- hash of the commits since a copy of them began (package journal); NULL: none is made
+    history         BLOB,             -- hash of the commits since a copy of them began (package journal); NULL: none is made
+    journal_bytes   INTEGER NOT NULL DEFAULT 0 -- of the changes in plantstore_journal
 ) STRICT;
 INSERT INTO state (store, commits, plants, digests, token_changes, token_digests) VALUES (random(), 0, 0, 0, 0, 0);
 

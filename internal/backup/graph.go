@@ -1,0 +1,345 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"plantstore/internal/sqlite/journal"
+)
+
+// graph has the backups and segments of a destination, and finds which follow each other. Several segments can follow
+// the same commit: a killed server may store commits twice, and a restored store has another future.
+type graph struct {
+	archive *Archive
+	bases   []Backup  // complete ones, newest first
+	faults  []string  // of the other ones
+	all     []segment // sorted by their commits
+
+	starts map[end][]segment // by the end that they follow
+	ends   map[end][]segment // by their end
+	exits  map[string][]end  // inside a segment, by its name, that another segment follows; read when they are needed
+	routes map[end]*route    // that were found
+}
+
+// end is a commit with the short history after it.
+type end struct {
+	commits int64
+	history string
+}
+
+func startOf(s segment) end { return end{s.First - 1, s.Before[:historyDigits]} }
+func endOf(s segment) end   { return end{s.Last, s.After[:historyDigits]} }
+
+// historyDigits is the number of digits of a short history.
+const historyDigits = len("0123456789abcdef")
+
+// endOfBackup returns the end of a backup; ok is false if its commits are not recorded.
+func endOfBackup(b Backup) (e end, ok bool) {
+	if len(b.Manifest.History) < historyDigits {
+		return end{b.Manifest.Commits, ""}, false
+	}
+	return end{b.Manifest.Commits, b.Manifest.History[:historyDigits]}, true
+}
+
+// step is a segment whose commits up to a number are repeated.
+type step struct {
+	segment
+
+	until int64
+}
+
+// route is a step with the steps after it. The empty step is the end.
+type route struct {
+	step step
+	next *route
+}
+
+// graph reads the lists of a destination. The error is that it has no complete backup, or backups of several stores.
+func (a *Archive) graph(ctx context.Context) (g *graph, err error) {
+	files, err := a.to.list(ctx, a.names.prefix())
+	if err != nil {
+		return nil, err
+	}
+	var bases []Backup
+	var faults []string
+	stores := map[string]bool{}
+	for _, f := range files {
+		b, ok := a.names.named(f.name)
+		if !ok {
+			continue
+		}
+		if b.Manifest, err = a.to.manifest(ctx, b.Name); err != nil {
+			faults = append(faults, fmt.Sprintf("%s: %v", a.to.location(b.Name), err))
+			continue
+		}
+		bases = append(bases, b)
+		stores[b.Manifest.Store] = true
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case len(bases) == 0:
+		return nil, fmt.Errorf("%s%s has no complete backup", strings.Join(append(faults, ""), "; "), a.to.location(""))
+	case len(stores) > 1:
+		return nil, fmt.Errorf("%s has backups of %d stores with the same name; move the backups of the other ones away",
+			a.to.location(""), len(stores))
+	}
+	g, err = a.graphOf(ctx, bases)
+	if err == nil {
+		g.faults = faults
+	}
+	return g, err
+}
+
+// graphOf returns the graph of the segments of a destination and of backups.
+func (a *Archive) graphOf(ctx context.Context, bases []Backup) (g *graph, err error) {
+	g = &graph{
+		archive: a, bases: bases, starts: map[end][]segment{}, ends: map[end][]segment{}, exits: map[string][]end{},
+	}
+	slices.SortStableFunc(g.bases, func(x, y Backup) int { return y.Manifest.MadeAt.Compare(x.Manifest.MadeAt) })
+	if g.all, err = listSegments(ctx, a.to, a.names); err != nil {
+		return nil, err
+	}
+	for _, s := range g.all {
+		g.starts[startOf(s)] = append(g.starts[startOf(s)], s)
+		g.ends[endOf(s)] = append(g.ends[endOf(s)], s)
+	}
+	return g, g.readExits(ctx)
+}
+
+// forget removes a damaged backup.
+func (g *graph) forget(base Backup) {
+	g.bases = slices.DeleteFunc(g.bases, func(b Backup) bool { return b.Name == base.Name })
+}
+
+// readExits finds the ends inside segments that other segments or the backups have. It only reads segments around an
+// end that is not the end of a segment.
+func (g *graph) readExits(ctx context.Context) error {
+	var inside []end
+	for start := range g.starts {
+		inside = append(inside, start)
+	}
+	for _, b := range g.bases {
+		if e, ok := endOfBackup(b); ok && len(g.starts[e]) == 0 {
+			inside = append(inside, e)
+		}
+	}
+	for _, e := range inside {
+		if len(g.ends[e]) > 0 {
+			continue
+		}
+		for _, s := range g.all {
+			if s.First > e.commits || e.commits >= s.Last {
+				continue
+			}
+			has, err := g.archive.hasEnd(ctx, s, e)
+			if err != nil {
+				return err
+			}
+			if has {
+				g.exits[s.name] = append(g.exits[s.name], e)
+			}
+		}
+	}
+	return nil
+}
+
+// hasEnd reports whether a commit inside a segment has that history after it. A damaged segment has none.
+func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err error) {
+	content, err := readSegment(ctx, a.to, s)
+	if err != nil {
+		return false, err
+	}
+	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
+		if c.Number < e.commits {
+			return nil
+		}
+		has = after.Short() == e.history
+		return errFound
+	})
+	if errors.Is(err, errFound) || errors.Is(err, journal.ErrDamaged) {
+		err = nil
+	}
+	return has, err
+}
+
+// errFound ends journal.Read.
+var errFound = errors.New("found")
+
+// follow returns the route after an end that leads to the latest time up to at; the zero time means any time.
+func (g *graph) follow(from end, at time.Time) *route {
+	if known := g.routes[from]; known != nil {
+		return known
+	}
+	best := &route{}
+	g.routes[from] = best
+	after := slices.Clone(g.starts[from])
+	for _, s := range g.all {
+		if slices.Contains(g.exits[s.name], from) {
+			after = append(after, s)
+		}
+	}
+	for _, s := range after {
+		for _, until := range append([]end{endOf(s)}, g.exits[s.name]...) {
+			if until.commits <= from.commits || until.commits < s.Last && len(g.starts[until]) == 0 {
+				continue
+			}
+			r := &route{step{s, until.commits}, g.follow(until, at)}
+			if best.step.name == "" || r.time(at).After(best.time(at)) {
+				best = r
+			}
+		}
+	}
+	g.routes[from] = best
+	return best
+}
+
+// steps returns the steps of the route after a backup.
+func (g *graph) steps(b Backup, at time.Time) (steps []step) {
+	e, ok := endOfBackup(b)
+	if !ok {
+		return nil
+	}
+	g.routes = map[end]*route{}
+	for r := g.follow(e, at); r.step.name != ""; r = r.next {
+		steps = append(steps, r.step)
+	}
+	return steps
+}
+
+// time returns the latest time of the route up to at.
+func (r *route) time(at time.Time) (latest time.Time) {
+	for ; r != nil && r.step.name != ""; r = r.next {
+		switch {
+		case at.IsZero() || !r.step.To.After(at):
+			latest = later(latest, r.step.To)
+		case !r.step.From.After(at):
+			return at
+		}
+	}
+	return latest
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// plan returns the backup and the segments that lead to the latest time up to at; the zero time means the newest
+// commit. The error tells that the state at that time is not known.
+func (g *graph) plan(_ context.Context, at time.Time) (base Backup, steps []step, err error) {
+	g.routes = map[end]*route{}
+	var best *route
+	reached := time.Time{}
+	for _, b := range g.bases { // of several that reach the same time, the newest
+		if !at.IsZero() && b.Manifest.MadeAt.After(at) {
+			continue
+		}
+		r := &route{}
+		if e, ok := endOfBackup(b); ok {
+			r = g.follow(e, at)
+		}
+		if to := later(b.Manifest.MadeAt, r.time(at)); best == nil || to.After(reached) {
+			base, best, reached = b, r, to
+		}
+	}
+	if best == nil {
+		return base, nil, fmt.Errorf("%s has no complete backup from before that time", g.archive.to.location(""))
+	}
+	whole, _ := endOfBackup(base)
+	cut := false
+	for r := best; r.step.name != ""; r = r.next {
+		steps = append(steps, r.step)
+		whole = end{r.step.until, ""}
+		if r.step.until == r.step.Last {
+			whole = endOf(r.step.segment)
+		}
+	}
+	for n := len(steps); n > 0 && !at.IsZero() && steps[n-1].From.After(at); n-- {
+		steps, cut = steps[:n-1], true
+	}
+	if n := len(steps); cut || n > 0 && !at.IsZero() && steps[n-1].To.After(at) {
+		return base, steps, nil // the next commit began after that time
+	}
+	return base, steps, g.checkEnd(whole, reached, at)
+}
+
+// checkEnd returns an error if commits may be missing between the end of all known steps and a time: a later backup or
+// segment does not follow from anything that is known.
+func (g *graph) checkEnd(whole end, reached, at time.Time) error {
+	if !at.IsZero() && !at.After(reached) {
+		return nil
+	}
+	unexplained := func(name string) error {
+		return fmt.Errorf("%s: the commits before it are missing; %s", g.archive.to.location(name), restoreUntil(reached))
+	}
+	for _, s := range g.all {
+		if start := startOf(s); s.To.After(reached) && !g.isBackup(start) && !g.explained(start) {
+			return unexplained(s.name)
+		}
+	}
+	for _, b := range g.bases {
+		e, recorded := endOfBackup(b)
+		same := e == whole || !recorded && e.commits == whole.commits
+		if b.Manifest.MadeAt.After(reached) && !same && (!recorded || !g.explained(e)) {
+			return unexplained(b.Name)
+		}
+	}
+	return nil
+}
+
+// isBackup reports whether a backup has an end.
+func (g *graph) isBackup(e end) bool {
+	return slices.ContainsFunc(g.bases, func(b Backup) bool { of, ok := endOfBackup(b); return ok && of == e })
+}
+
+// explained reports whether a segment leads to an end.
+func (g *graph) explained(e end) bool {
+	if len(g.ends[e]) > 0 {
+		return true
+	}
+	for _, exits := range g.exits {
+		if slices.Contains(exits, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// leads reports whether a backup and segments lead to an end.
+func (g *graph) leads(to end) bool {
+	seen := map[end]bool{}
+	for queue := []end{to}; len(queue) > 0; {
+		e := queue[0]
+		queue = queue[1:]
+		if g.isBackup(e) {
+			return true
+		}
+		if seen[e] {
+			continue
+		}
+		seen[e] = true
+		before := slices.Clone(g.ends[e])
+		for _, s := range g.all {
+			if slices.Contains(g.exits[s.name], e) {
+				before = append(before, s)
+			}
+		}
+		for _, s := range before {
+			queue = append(queue, startOf(s))
+			for _, exit := range g.exits[s.name] {
+				if exit.commits <= e.commits {
+					queue = append(queue, exit)
+				}
+			}
+		}
+	}
+	return false
+}
