@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"plantstore/internal/s3"
@@ -20,6 +21,15 @@ import (
 type Archive struct {
 	to    destination
 	names series
+
+	mu    sync.Mutex
+	inner map[inner]bool // results of hasEnd, because segments never change; guarded by mu
+}
+
+// inner is an end that a segment may have inside.
+type inner struct {
+	segment string // name
+	end     end
 }
 
 // OpenArchive returns the archive of the store that a destination has; of several stores, of the one with the file
@@ -44,14 +54,18 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 		return nil, fmt.Errorf("%s has no scheduled backup; name a backup, or the destination of a server", address)
 	case len(found) == 1:
 		for n := range found {
-			return &Archive{to, n}, nil
+			return newArchive(to, n), nil
 		}
 	case found[seriesOf(db)]:
-		return &Archive{to, seriesOf(db)}, nil
+		return newArchive(to, seriesOf(db)), nil
 	}
 	all := slices.Sorted(maps.Keys(found))
 	return nil, fmt.Errorf("%s has backups of %d stores: restore one to a file with its name, such as --db %s.db",
 		address, len(all), all[0])
+}
+
+func newArchive(to destination, names series) *Archive {
+	return &Archive{to: to, names: names, inner: map[inner]bool{}}
 }
 
 // Recovered describes a restored store.

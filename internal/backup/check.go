@@ -30,12 +30,11 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(s.scratch)) }()
 	path := filepath.Join(s.scratch, "restored.db")
 	progress := s.steps(j)
-	archive := Archive{s.to, s.names}
 	err = retryMissing(func() error {
-		g, err := archive.graphOf(s.ctx, []Backup{b})
+		g, err := s.archive.graphOf(s.ctx, []Backup{b})
 		if err == nil {
 			steps := g.steps(b, time.Time{})
-			_, err = archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
+			_, err = s.archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
 		}
 		return err
 	})

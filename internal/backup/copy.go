@@ -277,7 +277,7 @@ func (s *Service) graph(ctx context.Context) (*graph, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil })
-	return (&Archive{s.to, s.names}).graphOf(ctx, all)
+	return s.archive.graphOf(ctx, all)
 }
 
 // setCopied sets the last commit that the destination has.

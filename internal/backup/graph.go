@@ -151,6 +151,13 @@ func (g *graph) readExits(ctx context.Context) error {
 
 // hasEnd reports whether a commit inside a segment has that history after it. A damaged segment has none.
 func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err error) {
+	key := inner{s.name, e}
+	a.mu.Lock()
+	has, known := a.inner[key]
+	a.mu.Unlock()
+	if known {
+		return has, nil
+	}
 	content, err := readSegment(ctx, a.to, s)
 	if err != nil {
 		return false, err
@@ -162,10 +169,17 @@ func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err e
 		has = after.Short() == e.history
 		return errFound
 	})
-	if errors.Is(err, errFound) || errors.Is(err, journal.ErrDamaged) {
-		err = nil
+	if err != nil && !errors.Is(err, errFound) && !errors.Is(err, journal.ErrDamaged) {
+		return false, err
 	}
-	return has, err
+	const innerMax = 10_000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.inner) == innerMax {
+		clear(a.inner)
+	}
+	a.inner[key] = has
+	return has, nil
 }
 
 // errFound ends journal.Read.

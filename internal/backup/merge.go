@@ -61,11 +61,10 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 // superseded returns the segments whose commits are all in a longer segment: a killed server may have left them
 // beside the one that replaces them. It reads the longer one.
 func (s *Service) superseded(ctx context.Context, all []segment) (old []segment, err error) {
-	archive := Archive{s.to, s.names}
 	for i, merged := range all {
 		var parts []segment
 		for j := i - 1; j >= 0 && all[j].First == merged.First; j-- { // sorted by the first and the last commit
-			if all[j].Last < merged.Last {
+			if all[j].Last < merged.Last && !s.apart[[2]string{merged.name, all[j].name}] {
 				parts = append(parts, all[j])
 			}
 		}
@@ -73,14 +72,14 @@ func (s *Service) superseded(ctx context.Context, all []segment) (old []segment,
 			if g.First > merged.Last {
 				break
 			}
-			if g.First > merged.First && g.Last <= merged.Last {
+			if g.First > merged.First && g.Last <= merged.Last && !s.apart[[2]string{merged.name, g.name}] {
 				parts = append(parts, g)
 			}
 		}
 		if len(parts) == 0 {
 			continue
 		}
-		content, errCheck := archive.check(ctx, merged)
+		content, errCheck := s.archive.check(ctx, merged)
 		if errCheck != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", s.to.location(merged.name), errCheck))
 			continue
@@ -99,6 +98,8 @@ func (s *Service) superseded(ctx context.Context, all []segment) (old []segment,
 		for _, g := range parts {
 			if inside[startOf(g)] && inside[endOf(g)] {
 				old = append(old, g)
+			} else {
+				s.apart[[2]string{merged.name, g.name}] = true
 			}
 		}
 	}
@@ -131,10 +132,9 @@ func mergeable(all []segment, now time.Time, shortest time.Duration) (group []se
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
 // time.
 func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []segment) error {
-	archive := Archive{s.to, s.names}
 	contents := make([][]byte, len(group))
 	for i, g := range group {
-		content, err := archive.check(ctx, g)
+		content, err := s.archive.check(ctx, g)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
