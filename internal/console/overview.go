@@ -131,7 +131,7 @@ func (c *Console) summary(o overview) (parts []link) {
 		add("no backup yet", "/backups")
 	}
 	if at := c.Operations.BackupSchedule().Copied; !at.IsZero() {
-		add("each commit copied, the last "+formatAgo(c.now().Sub(at)), "/backups")
+		add("all commits copied "+formatAgo(c.now().Sub(at)), "/backups")
 	}
 	failing, deliveries := 0, c.Operations.Deliveries()
 	for _, s := range deliveries {
