@@ -3,7 +3,9 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -597,4 +599,34 @@ func TestHostileSegment(t *testing.T) {
 	if len(escaped) > 0 || err != nil {
 		t.Errorf("outside of the destination: %q, %v", escaped, err)
 	}
+}
+
+// TestSync creates plants that the destination must have when Sync returns: not before it has a backup, and not while
+// it is away.
+func TestSync(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(1)
+	r.running.Go(r.copier.run)
+	defer r.Close()
+	if err := r.Sync(t.Context()); !errors.Is(err, errNoBase) {
+		t.Errorf("without a backup: %v", err)
+	}
+	r.running.Go(r.schedule)
+	for r.backupNeeded() {
+		<-time.After(time.Millisecond)
+	}
+	for n := range 5 {
+		r.create(1)
+		r.must(r.Sync(t.Context()))
+		r.wantRestored(time.Time{}, 2+n)
+	}
+	r.must(os.Rename(r.to, r.to+"-away"))
+	r.create(1)
+	if err := r.Sync(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the destination: %v", err)
+	}
+	r.must(os.Rename(r.to+"-away", r.to))
+	r.must(r.Sync(t.Context()))
+	r.wantRestored(time.Time{}, 7)
 }

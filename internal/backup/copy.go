@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -48,6 +49,7 @@ type copier struct {
 	ended     int64           // number of the last round that has ended
 	succeeded int64           // number of the last round that succeeded
 	fault     error           // of the last round
+	unfounded bool            // a backup is needed that the segments follow
 	next      chan struct{}   // closed at the end of a round
 
 	failed prometheus.Counter
@@ -133,8 +135,11 @@ func (c *copier) round(ctx context.Context) error {
 	return err
 }
 
-// Sync waits until the destination has all commits that were made before the call. It returns an error if the next
-// round of the copy fails, or if ctx ends.
+// errNoBase is the error of Sync while the segments in the destination follow no backup.
+var errNoBase = errors.New("the destination has no backup yet that the copied commits follow")
+
+// Sync waits until a restore of the destination has all commits that were made before the call. It returns an error if
+// the next round of the copy fails, if the segments follow no backup, or if ctx ends.
 func (s *Service) Sync(ctx context.Context) error {
 	c := s.copier
 	c.mu.Lock()
@@ -159,6 +164,9 @@ func (s *Service) Sync(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if c.unfounded {
+		return errNoBase
 	}
 	return nil
 }
@@ -205,7 +213,8 @@ func (c *copier) ship(ctx context.Context) error {
 	needed := c.service.backupNeeded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pending = (time.Time{}); !needed { // else the segments lead nowhere
+	c.pending, c.unfounded = time.Time{}, needed
+	if !needed {
 		c.checked = now
 	}
 	return nil
@@ -217,6 +226,9 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	previous, commits, err := s.config.Journal.Journal(ctx, c.commits, shipBytes)
 	if err != nil {
 		return err
+	}
+	if len(commits) == 0 {
+		return errors.New("the journal has lost commits")
 	}
 	c.mu.Lock()
 	c.pending = commits[0].At
