@@ -79,11 +79,22 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 	return c, nil
 }
 
-// copiedTo returns a time before which the destination has all commits; the zero time without a copy.
-func (c *copier) copiedTo() time.Time {
+// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup.
+func (c *copier) restorableTo() time.Time {
 	if c == nil {
 		return time.Time{}
 	}
+	at := c.copiedTo()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.succeeded == 0 || c.unfounded {
+		return time.Time{}
+	}
+	return at
+}
+
+// copiedTo returns a time before which the destination has all commits.
+func (c *copier) copiedTo() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.pending.IsZero() && c.pending.Before(c.checked) {

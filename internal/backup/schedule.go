@@ -107,12 +107,12 @@ type Schedule struct {
 	Every       time.Duration
 	Keep        int
 	Next        time.Time // when the next backup is due; zero until the service has read the destination
-	Copied      time.Time // the destination has all commits from before this time; zero: only those in backups
+	Copied      time.Time // a restore has all commits from before this time; zero: only those in backups
 }
 
 // Schedule returns the schedule of the service.
 func (s *Service) Schedule() Schedule {
-	copied := s.copier.copiedTo()
+	copied := s.copier.restorableTo()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Schedule{s.to.location(""), s.config.Every, s.config.Keep, s.next, copied}

@@ -174,3 +174,18 @@ func TestCreateLatency(t *testing.T) {
 		}
 	}
 }
+
+// TestCopied shows how far a restore of the destination of the backups goes.
+func TestCopied(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	const overview, page = "all commits copied", "Each commit is copied too; all were there"
+	if strings.Contains(c.get("/").body, overview) || strings.Contains(c.get("/backups").body, page) {
+		t.Error("says that commits are copied before the copy has started")
+	}
+	h.backups.Start()
+	for !strings.Contains(c.get("/").body, overview) || !strings.Contains(c.get("/backups").body, page) {
+		<-time.After(10 * time.Millisecond) // until the first backup is complete
+	}
+}
