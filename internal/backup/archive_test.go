@@ -630,3 +630,16 @@ func TestSync(t *testing.T) {
 	r.must(r.Sync(t.Context()))
 	r.wantRestored(time.Time{}, 7)
 }
+
+// TestRetentionOfSegments keeps a segment whose commit began just before the oldest backup, and ended after it.
+func TestRetentionOfSegments(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	now := time.Now()
+	r.forge([]time.Time{now.Add(-2 * time.Hour)}, []time.Time{now.Add(-2 * time.Second)})
+	r.removeOld()
+	if all := r.segments(); len(all) != 1 || all[0].To.Before(now.Add(-time.Minute)) {
+		t.Errorf("segments %+v, want the newer one", all)
+	}
+}

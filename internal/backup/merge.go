@@ -177,5 +177,8 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A commit has the time of its start. A backup that began later may lack it, because it ended after that.
+	const commitMax = time.Hour
+	oldest = oldest.Add(-commitMax)
 	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool { return !g.To.Before(oldest) }))
 }
