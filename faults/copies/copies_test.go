@@ -111,7 +111,7 @@ func TestControl(t *testing.T) {
 			program := rig.Build(t, append([]rig.Weakness{weak}, hasty...)...)
 			sync := weak == acknowledgesEarly || weak == losesMerged // which has more segments
 			random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
-			const rounds = 5
+			const rounds = 40 // on a busy machine a loss may come when nothing is in flight
 			for range rounds {
 				if len(newMachine(t, program, random, sync).lose(t).violations) > 0 {
 					return
