@@ -34,7 +34,7 @@ var (
 	seed = flag.Uint64("seed", 0, "`seed` of the plants and of the time of each loss; 0: random")
 )
 
-// hasty merges the segments of a second, and with --backup-sync those of a fifth of a second.
+// hasty merges the segments of each second, and with --backup-sync of each fifth of a second.
 var hasty = []rig.Weakness{
 	{File: "internal/backup/merge.go", Old: "\treturn time.Minute\n", New: "\treturn time.Second\n"},
 	{File: "internal/backup/merge.go", Old: "\t\treturn 5 * time.Second\n", New: "\t\treturn time.Second / 5\n"},

@@ -73,7 +73,7 @@ type Recovered struct {
 	Backup   string    `json:"backup"`   // name of the backup that the restore began with
 	Segments int       `json:"segments"` // number of segments after it
 	Commits  int64     `json:"commits"`  // number of the last commit
-	At       time.Time `json:"at"`       // its time; without a segment, that of the backup
+	At       time.Time `json:"at"`       // its time, or the time of the backup without a segment
 	Plants   int64     `json:"plants"`
 	Faults   []string  `json:"faults,omitempty"` // damaged backups that the restore left out
 }
@@ -94,7 +94,7 @@ func (a *Archive) Restore(
 		}
 		r.Faults = g.faults
 		for {
-			base, steps, err := g.plan(ctx, at)
+			base, steps, err := g.plan(at)
 			if err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ type Verification struct {
 	Backups  int       `json:"backups"`  // complete ones
 	Segments int       `json:"segments"` // read
 	Commits  int64     `json:"commits"`  // number of the last commit that a restore has
-	At       time.Time `json:"at"`       // its time; without a segment, that of the newest backup
+	At       time.Time `json:"at"`       // its time, or the time of the newest backup without a segment
 
 	Faults []string `json:"-"` // descriptions of the damage
 }
@@ -270,7 +270,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		if err != nil {
 			return err
 		}
-		base, steps, err := g.plan(ctx, time.Time{})
+		base, steps, err := g.plan(time.Time{})
 		v.Commits, v.At = base.Manifest.Commits, base.Manifest.MadeAt
 		if n := len(steps); n > 0 {
 			v.Commits, v.At = steps[n-1].until, steps[n-1].To

@@ -425,7 +425,7 @@ func TestOtherStoreInDestination(t *testing.T) {
 	r.backup()
 	r.removeOld()
 	if n := len(r.segments()); n != 1 {
-		t.Errorf("%d segments, want that of the lost store", n)
+		t.Errorf("%d segments, want the one of the lost store", n)
 	}
 	r.wantError(time.Time{}, "has backups of 2 stores with the same name")
 }

@@ -32,18 +32,15 @@ type end struct {
 	history string
 }
 
-func startOf(s segment) end { return end{s.First - 1, s.Before[:historyDigits]} }
-func endOf(s segment) end   { return end{s.Last, s.After[:historyDigits]} }
-
-// historyDigits is the number of digits of a short history.
-const historyDigits = len("0123456789abcdef")
+func startOf(s segment) end { return end{s.First - 1, s.Before[:journal.ShortHistory]} }
+func endOf(s segment) end   { return end{s.Last, s.After[:journal.ShortHistory]} }
 
 // endOfBackup returns the end of a backup; ok is false if its commits are not recorded.
 func endOfBackup(b Backup) (e end, ok bool) {
-	if len(b.Manifest.History) < historyDigits {
+	if len(b.Manifest.History) < journal.ShortHistory {
 		return end{b.Manifest.Commits, ""}, false
 	}
-	return end{b.Manifest.Commits, b.Manifest.History[:historyDigits]}, true
+	return end{b.Manifest.Commits, b.Manifest.History[:journal.ShortHistory]}, true
 }
 
 // step is a segment whose commits up to a number are repeated.
@@ -248,7 +245,7 @@ func later(a, b time.Time) time.Time {
 
 // plan returns the backup and the segments that lead to the latest time up to at; the zero time means the newest
 // commit. The error tells that the state at that time is not known.
-func (g *graph) plan(_ context.Context, at time.Time) (base Backup, steps []step, err error) {
+func (g *graph) plan(at time.Time) (base Backup, steps []step, err error) {
 	g.routes = map[end]*route{}
 	var best *route
 	reached := time.Time{}

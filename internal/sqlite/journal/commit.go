@@ -37,7 +37,7 @@ func ParseHistory(text string) History {
 func (h History) String() string { return hex.EncodeToString(h[:]) }
 
 // Short returns the digits of the history that names of segments have.
-func (h History) Short() string { return h.String()[:shortHistory] }
+func (h History) Short() string { return h.String()[:ShortHistory] }
 
 // Commit is a commit of a store.
 type Commit struct {

@@ -34,15 +34,17 @@ const segmentFormat = 1
 
 // The name of a segment is its prefix, the fields and the suffix. The histories in it are short.
 const (
-	nameSuffix   = ".commits.zst"
-	nameTime     = "20060102T150405.000000Z"
-	shortHistory = 16 // hexadecimal digits
+	nameSuffix = ".commits.zst"
+	nameTime   = "20060102T150405.000000Z"
 )
+
+// ShortHistory is the number of hexadecimal digits of a history in a name.
+const ShortHistory = 16
 
 // Name returns the name of the object. The names of the segments of a store sort by their commits.
 func (s *Segment) Name(prefix string) string {
 	return fmt.Sprintf("%s%016d-%016d-%s-%s-%s-%s%s", prefix, s.First, s.Last,
-		s.From.UTC().Format(nameTime), s.To.UTC().Format(nameTime), s.Before[:shortHistory], s.After[:shortHistory],
+		s.From.UTC().Format(nameTime), s.To.UTC().Format(nameTime), s.Before[:ShortHistory], s.After[:ShortHistory],
 		nameSuffix)
 }
 
@@ -61,7 +63,7 @@ func ParseName(prefix, name string) (s Segment, ok bool) {
 	s.From, errs[2] = time.Parse(nameTime, fields[2])
 	s.To, errs[3] = time.Parse(nameTime, fields[3])
 	s.Before, s.After = fields[4], fields[5]
-	ok = errors.Join(errs[:]...) == nil && len(s.Before) == shortHistory && len(s.After) == shortHistory &&
+	ok = errors.Join(errs[:]...) == nil && len(s.Before) == ShortHistory && len(s.After) == ShortHistory &&
 		s.First > 0 && s.First <= s.Last && s.Name(prefix) == name
 	return s, ok
 }
@@ -69,7 +71,7 @@ func ParseName(prefix, name string) (s Segment, ok bool) {
 // Follows reports whether the segment can continue a store with that number of commits and that history, which may be
 // short.
 func (s *Segment) Follows(commits int64, history string) bool {
-	return s.First == commits+1 && strings.HasPrefix(history, s.Before[:shortHistory])
+	return s.First == commits+1 && strings.HasPrefix(history, s.Before[:ShortHistory])
 }
 
 // Encoder makes segments. The zero value is ready to use, by one goroutine at a time.
