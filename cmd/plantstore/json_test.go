@@ -51,7 +51,7 @@ type jsonRun struct {
 
 // jsonRuns are the runs of TestJSON, in order.
 var jsonRuns = []jsonRun{
-	{golden: "import", args: "import DIR/plants.jsonl --create"},
+	{golden: "import", args: "import DIR/plants.jsonl --create --quiet"},
 	{
 		golden: "import_refused", args: "import DIR/refused.jsonl --on-conflict report --rejects DIR/rejects.jsonl",
 		code: exitFailure,
@@ -64,9 +64,9 @@ var jsonRuns = []jsonRun{
 	{golden: "token_revoke", args: "token revoke --id 1"},
 	{golden: "token_list", args: "token list"},
 	{golden: "export", args: "export -o DIR/plants.csv.gz"},
-	{golden: "backup", args: "backup DIR/copy.db"},
-	{golden: "restore", args: "restore DIR/copy.db --db DIR/restored.db"},
-	{golden: "verify", args: "verify DIR/copy.db"},
+	{golden: "backup", args: "backup DIR/copy.db --quiet"},
+	{golden: "restore", args: "restore DIR/copy.db --db DIR/restored.db --quiet"},
+	{golden: "verify", args: "verify DIR/copy.db --quiet"},
 	{golden: "verify_damaged", args: "verify DIR/damaged.db", code: exitFailure},
 	{golden: "migrate", args: "migrate"},
 	{golden: "move", args: "move --from DIR/plantstore.db --to DIR/moved.db --quiet"},
