@@ -165,7 +165,7 @@ func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfi
 	if err != nil {
 		return err
 	}
-	until := s.until
+	until := s.until.commits
 	if !at.IsZero() {
 		last, err := lastBefore(content, at)
 		if err != nil {
@@ -273,7 +273,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		base, steps, err := g.plan(time.Time{})
 		v.Commits, v.At = base.Manifest.Commits, base.Manifest.MadeAt
 		if n := len(steps); n > 0 {
-			v.Commits, v.At = steps[n-1].until, steps[n-1].To
+			v.Commits, v.At = steps[n-1].until.commits, steps[n-1].To
 		}
 		return err
 	})

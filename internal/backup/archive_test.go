@@ -643,3 +643,46 @@ func TestRetentionOfSegments(t *testing.T) {
 		t.Errorf("segments %+v, want the newer one", all)
 	}
 }
+
+// TestMergeForks merges the segments of two stores that continue the same backup at the same time.
+func TestMergeForks(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	begin := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
+	for fork := range 2 {
+		var groups [][]time.Time
+		for second := range 5 {
+			groups = append(groups, []time.Time{begin.Add(time.Duration(fork+2*second) * time.Second)})
+		}
+		r.forge(groups...)
+	}
+	r.must(r.mergeOld(t.Context(), time.Now()))
+	if all := r.segments(); len(all) != 2 || all[0].Last != all[1].Last {
+		t.Errorf("segments %+v, want one for each store", all)
+	}
+}
+
+// TestClockWasAhead detects a missing segment although the clock was a day ahead when the backup was made.
+func TestClockWasAhead(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	backups, err := r.List(t.Context())
+	r.must(err)
+	ahead := time.Now().Add(24 * time.Hour)
+	name := filepath.Join(r.to, r.names.nameAt(ahead, scheduledEnd))
+	r.must(os.Rename(backups[0].Location, name))
+	m := backups[0].Manifest
+	m.MadeAt = ahead
+	text, err := json.Marshal(m)
+	r.must(err)
+	r.must(os.WriteFile(name+backupfile.ManifestSuffix, text, 0o600))
+	for range 3 {
+		r.create(1)
+		r.ship()
+	}
+	r.wantRestored(time.Time{}, 3)
+	r.must(os.Remove(filepath.Join(r.to, r.segments()[1].name)))
+	r.wantError(time.Time{}, missingText)
+}

@@ -33,8 +33,7 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	err = retryMissing(func() error {
 		g, err := s.archive.graphOf(s.ctx, []Backup{b})
 		if err == nil {
-			steps := g.steps(b, time.Time{})
-			_, err = s.archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
+			_, err = s.archive.restore(s.ctx, b, g.steps(b), path, time.Time{}, false, progress("restore"))
 		}
 		return err
 	})

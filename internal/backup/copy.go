@@ -276,7 +276,7 @@ func (c *copier) start(ctx context.Context) error {
 		commits, history = after, h
 		e := end{after, h.Short()}
 		hasBackup = hasBackup || g.isBackup(e)
-		return len(g.ends[e]) == 0
+		return !g.known[e]
 	}
 	if visit(commits, history) {
 		err = s.config.Journal.JournalEnds(ctx, func(number int64, previous journal.History) bool {

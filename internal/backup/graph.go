@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,11 +19,11 @@ type graph struct {
 	archive *Archive
 	bases   []Backup  // complete ones, newest first
 	faults  []string  // of the other ones
-	all     []segment // sorted by their commits
+	all     []segment // sorted by their first commits, the longest first
 
-	starts map[end][]segment // by the end that they follow
-	ends   map[end][]segment // by their end
-	exits  map[string][]end  // inside a segment, by its name, that another segment follows; read when they are needed
+	next   map[end][]segment // those that start at an end or have it inside
+	known  map[end]bool      // the ends of segments, and those that were found inside one
+	exits  map[string][]end  // inside a segment, by its name, at which another one starts
 	routes map[end]*route    // that were found
 }
 
@@ -43,17 +44,18 @@ func endOfBackup(b Backup) (e end, ok bool) {
 	return end{b.Manifest.Commits, b.Manifest.History[:journal.ShortHistory]}, true
 }
 
-// step is a segment whose commits up to a number are repeated.
+// step is a segment whose commits up to an end are repeated.
 type step struct {
 	segment
 
-	until int64
+	until end
 }
 
 // route is a step with the steps after it. The empty step is the end.
 type route struct {
 	step step
 	next *route
+	to   time.Time // the latest time that it reaches
 }
 
 // graph reads the lists of a destination. The error is that it has no complete backup, or backups of several stores.
@@ -96,17 +98,17 @@ func (a *Archive) graph(ctx context.Context) (g *graph, err error) {
 // graphOf returns the graph of the segments of a destination and of backups.
 func (a *Archive) graphOf(ctx context.Context, bases []Backup) (g *graph, err error) {
 	g = &graph{
-		archive: a, bases: bases, starts: map[end][]segment{}, ends: map[end][]segment{}, exits: map[string][]end{},
+		archive: a, bases: bases, next: map[end][]segment{}, known: map[end]bool{}, exits: map[string][]end{},
 	}
 	slices.SortStableFunc(g.bases, func(x, y Backup) int { return y.Manifest.MadeAt.Compare(x.Manifest.MadeAt) })
 	if g.all, err = listSegments(ctx, a.to, a.names); err != nil {
 		return nil, err
 	}
 	for _, s := range g.all {
-		g.starts[startOf(s)] = append(g.starts[startOf(s)], s)
-		g.ends[endOf(s)] = append(g.ends[endOf(s)], s)
+		g.next[startOf(s)] = append(g.next[startOf(s)], s)
+		g.known[endOf(s)] = true
 	}
-	return g, g.readExits(ctx)
+	return g, g.findInside(ctx)
 }
 
 // forget removes a damaged backup.
@@ -114,22 +116,20 @@ func (g *graph) forget(base Backup) {
 	g.bases = slices.DeleteFunc(g.bases, func(b Backup) bool { return b.Name == base.Name })
 }
 
-// readExits finds the ends inside segments that other segments or the backups have. It only reads segments around an
-// end that is not the end of a segment.
-func (g *graph) readExits(ctx context.Context) error {
-	var inside []end
-	for start := range g.starts {
-		inside = append(inside, start)
-	}
+// findInside finds the ends inside segments at which other segments start or that a backup has. It only reads segments
+// around an end that is not the end of a segment.
+func (g *graph) findInside(ctx context.Context) error {
+	wanted := map[end]bool{} // whether a segment starts there
 	for _, b := range g.bases {
-		if e, ok := endOfBackup(b); ok && len(g.starts[e]) == 0 {
-			inside = append(inside, e)
+		if e, ok := endOfBackup(b); ok {
+			wanted[e] = false
 		}
 	}
-	for _, e := range inside {
-		if len(g.ends[e]) > 0 {
-			continue
-		}
+	for e := range g.next {
+		wanted[e] = true
+	}
+	maps.DeleteFunc(wanted, func(e end, _ bool) bool { return g.known[e] })
+	for e, starts := range wanted {
 		for _, s := range g.all {
 			if s.First > e.commits || e.commits >= s.Last {
 				continue
@@ -138,7 +138,12 @@ func (g *graph) readExits(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if has {
+			if !has {
+				continue
+			}
+			g.known[e] = true
+			g.next[e] = append(g.next[e], s)
+			if starts {
 				g.exits[s.name] = append(g.exits[s.name], e)
 			}
 		}
@@ -146,7 +151,7 @@ func (g *graph) readExits(ctx context.Context) error {
 	return nil
 }
 
-// hasEnd reports whether a commit inside a segment has that history after it. A damaged segment has none.
+// hasEnd reports whether a commit of a segment has that history after it. A damaged segment has none.
 func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err error) {
 	key := inner{s.name, e}
 	a.mu.Lock()
@@ -182,58 +187,62 @@ func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err e
 // errFound ends journal.Read.
 var errFound = errors.New("found")
 
+// after calls visit with each step that can follow an end.
+func (g *graph) after(from end, visit func(step)) {
+	for _, s := range g.next[from] {
+		visit(step{s, endOf(s)})
+		for _, exit := range g.exits[s.name] {
+			if exit.commits > from.commits {
+				visit(step{s, exit})
+			}
+		}
+	}
+}
+
 // follow returns the route after an end that leads to the latest time up to at; the zero time means any time.
 func (g *graph) follow(from end, at time.Time) *route {
-	if known := g.routes[from]; known != nil {
-		return known
+	if found := g.routes[from]; found != nil {
+		return found
 	}
 	best := &route{}
-	g.routes[from] = best
-	after := slices.Clone(g.starts[from])
-	for _, s := range g.all {
-		if slices.Contains(g.exits[s.name], from) {
-			after = append(after, s)
+	g.after(from, func(s step) {
+		r := &route{s, g.follow(s.until, at), time.Time{}}
+		switch {
+		case at.IsZero() || !s.To.After(at):
+			r.to = later(r.next.to, s.To)
+		case !s.From.After(at):
+			r.to = at
+		default:
+			r.to = r.next.to
 		}
-	}
-	for _, s := range after {
-		for _, until := range append([]end{endOf(s)}, g.exits[s.name]...) {
-			if until.commits <= from.commits || until.commits < s.Last && len(g.starts[until]) == 0 {
-				continue
-			}
-			r := &route{step{s, until.commits}, g.follow(until, at)}
-			if best.step.name == "" || r.time(at).After(best.time(at)) {
-				best = r
-			}
+		if best.step.name == "" || r.to.After(best.to) {
+			best = r
 		}
-	}
+	})
 	g.routes[from] = best
 	return best
 }
 
-// steps returns the steps of the route after a backup.
-func (g *graph) steps(b Backup, at time.Time) (steps []step) {
-	e, ok := endOfBackup(b)
-	if !ok {
-		return nil
-	}
+// steps returns the steps of the route after a backup to the newest commit.
+func (g *graph) steps(b Backup) (steps []step) {
 	g.routes = map[end]*route{}
-	for r := g.follow(e, at); r.step.name != ""; r = r.next {
+	return g.routeAfter(b, time.Time{}).steps()
+}
+
+func (r *route) steps() (steps []step) {
+	for ; r.step.name != ""; r = r.next {
 		steps = append(steps, r.step)
 	}
 	return steps
 }
 
-// time returns the latest time of the route up to at.
-func (r *route) time(at time.Time) (latest time.Time) {
-	for ; r != nil && r.step.name != ""; r = r.next {
-		switch {
-		case at.IsZero() || !r.step.To.After(at):
-			latest = later(latest, r.step.To)
-		case !r.step.From.After(at):
-			return at
-		}
+// routeAfter is follow for a backup. No step follows one whose commits are not recorded.
+func (g *graph) routeAfter(b Backup, at time.Time) *route {
+	e, ok := endOfBackup(b)
+	if !ok {
+		return &route{}
 	}
-	return latest
+	return g.follow(e, at)
 }
 
 func later(a, b time.Time) time.Time {
@@ -253,38 +262,36 @@ func (g *graph) plan(at time.Time) (base Backup, steps []step, err error) {
 		if !at.IsZero() && b.Manifest.MadeAt.After(at) {
 			continue
 		}
-		r := &route{}
-		if e, ok := endOfBackup(b); ok {
-			r = g.follow(e, at)
+		r := g.routeAfter(b, at)
+		to := r.to
+		if checkTime(b) == nil { // else the clock was ahead
+			to = later(b.Manifest.MadeAt, to)
 		}
-		if to := later(b.Manifest.MadeAt, r.time(at)); best == nil || to.After(reached) {
+		if best == nil || to.After(reached) {
 			base, best, reached = b, r, to
 		}
 	}
 	if best == nil {
 		return base, nil, fmt.Errorf("%s has no complete backup from before that time", g.archive.to.location(""))
 	}
+	steps = best.steps()
 	whole, _ := endOfBackup(base)
-	cut := false
-	for r := best; r.step.name != ""; r = r.next {
-		steps = append(steps, r.step)
-		whole = end{r.step.until, ""}
-		if r.step.until == r.step.Last {
-			whole = endOf(r.step.segment)
-		}
+	if n := len(steps); n > 0 {
+		whole = steps[n-1].until
 	}
+	cut := false
 	for n := len(steps); n > 0 && !at.IsZero() && steps[n-1].From.After(at); n-- {
 		steps, cut = steps[:n-1], true
 	}
 	if n := len(steps); cut || n > 0 && !at.IsZero() && steps[n-1].To.After(at) {
 		return base, steps, nil // the next commit began after that time
 	}
-	return base, steps, g.checkEnd(whole, reached, at)
+	return base, steps, g.checkEnd(base, whole, reached, at)
 }
 
 // checkEnd returns an error if commits may be missing between the end of all known steps and a time: a later backup or
 // segment does not follow from anything that is known.
-func (g *graph) checkEnd(whole end, reached, at time.Time) error {
+func (g *graph) checkEnd(base Backup, whole end, reached, at time.Time) error {
 	if !at.IsZero() && !at.After(reached) {
 		return nil
 	}
@@ -292,14 +299,14 @@ func (g *graph) checkEnd(whole end, reached, at time.Time) error {
 		return fmt.Errorf("%s: the commits before it are missing; %s", g.archive.to.location(name), restoreUntil(reached))
 	}
 	for _, s := range g.all {
-		if start := startOf(s); s.To.After(reached) && !g.isBackup(start) && !g.explained(start) {
+		if start := startOf(s); s.To.After(reached) && !g.isBackup(start) && !g.known[start] {
 			return unexplained(s.name)
 		}
 	}
 	for _, b := range g.bases {
 		e, recorded := endOfBackup(b)
-		same := e == whole || !recorded && e.commits == whole.commits
-		if b.Manifest.MadeAt.After(reached) && !same && (!recorded || !g.explained(e)) {
+		same := b.Name == base.Name || e == whole || !recorded && e.commits == whole.commits
+		if b.Manifest.MadeAt.After(reached) && !same && (!recorded || !g.known[e]) {
 			return unexplained(b.Name)
 		}
 	}
@@ -311,46 +318,21 @@ func (g *graph) isBackup(e end) bool {
 	return slices.ContainsFunc(g.bases, func(b Backup) bool { of, ok := endOfBackup(b); return ok && of == e })
 }
 
-// explained reports whether a segment leads to an end.
-func (g *graph) explained(e end) bool {
-	if len(g.ends[e]) > 0 {
-		return true
-	}
-	for _, exits := range g.exits {
-		if slices.Contains(exits, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // leads reports whether a backup and segments lead to an end.
-func (g *graph) leads(to end) bool {
+func (g *graph) leads(to end) (found bool) {
 	seen := map[end]bool{}
-	for queue := []end{to}; len(queue) > 0; {
-		e := queue[0]
-		queue = queue[1:]
-		if g.isBackup(e) {
-			return true
-		}
-		if seen[e] {
-			continue
-		}
-		seen[e] = true
-		before := slices.Clone(g.ends[e])
-		for _, s := range g.all {
-			if slices.Contains(g.exits[s.name], e) {
-				before = append(before, s)
-			}
-		}
-		for _, s := range before {
-			queue = append(queue, startOf(s))
-			for _, exit := range g.exits[s.name] {
-				if exit.commits <= e.commits {
-					queue = append(queue, exit)
-				}
-			}
+	var visit func(e end)
+	visit = func(e end) {
+		found = found || e == to
+		if !seen[e] && !found {
+			seen[e] = true
+			g.after(e, func(s step) { visit(s.until) })
 		}
 	}
-	return false
+	for _, b := range g.bases {
+		if e, ok := endOfBackup(b); ok {
+			visit(e)
+		}
+	}
+	return found
 }

@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,89 +43,79 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 		return err
 	}
 	s.copier.checkCopied(g)
-	old, err := s.superseded(ctx, g.all)
+	old, err := g.superseded(ctx)
 	errs := []error{err, s.deleteSegments(ctx, old)}
-	all := slices.DeleteFunc(g.all, func(g segment) bool { return slices.Contains(old, g) })
+	done := map[string]bool{}
+	for _, o := range old {
+		done[o.name] = true
+	}
 	var encoder journal.Encoder
-	for len(all) > 0 {
-		group := mergeable(all, now, s.shortestMerge())
+	for _, first := range g.all {
+		if done[first.name] {
+			continue
+		}
+		group := g.mergeable(first, done, now, s.shortestMerge())
+		for _, m := range group {
+			done[m.name] = true
+		}
 		if len(group) > 1 {
 			errs = append(errs, s.merge(ctx, &encoder, group))
 		}
-		all = all[len(group):]
 	}
 	return errors.Join(errs...)
 }
 
-// superseded returns the segments whose commits are all in a longer segment: a killed server may have left them
-// beside the one that replaces them. It reads the longer one.
-func (s *Service) superseded(ctx context.Context, all []segment) (old []segment, err error) {
-	for i, merged := range all {
+// superseded returns the segments whose commits are all in a longer segment, which is whole: a killed server may have
+// left them beside the one that replaces them.
+func (g *graph) superseded(ctx context.Context) (old []segment, err error) {
+	for i, long := range g.all {
 		var parts []segment
-		for j := i - 1; j >= 0 && all[j].First == merged.First; j-- { // sorted by the first and the last commit
-			if all[j].Last < merged.Last && !s.apart[[2]string{merged.name, all[j].name}] {
-				parts = append(parts, all[j])
-			}
-		}
-		for _, g := range all[i+1:] {
-			if g.First > merged.Last {
+		for _, s := range g.all[i+1:] { // sorted
+			if s.First > long.Last {
 				break
 			}
-			if g.First > merged.First && g.Last <= merged.Last && !s.apart[[2]string{merged.name, g.name}] {
-				parts = append(parts, g)
+			if s.Last > long.Last || s.Last-s.First == long.Last-long.First {
+				continue
+			}
+			has, errRead := g.archive.hasEnd(ctx, long, endOf(s))
+			err = errors.Join(err, errRead)
+			if has {
+				parts = append(parts, s)
 			}
 		}
 		if len(parts) == 0 {
 			continue
 		}
-		content, errCheck := s.archive.check(ctx, merged)
-		if errCheck != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", s.to.location(merged.name), errCheck))
+		if _, errCheck := g.archive.check(ctx, long); errCheck != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", g.archive.to.location(long.name), errCheck))
 			continue
 		}
-		inside := map[end]bool{startOf(merged): true}
-		wanted := map[int64]bool{}
-		for _, g := range parts {
-			wanted[g.First-1], wanted[g.Last] = true, true
-		}
-		_, _ = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
-			if wanted[c.Number] {
-				inside[end{c.Number, after.Short()}] = true
-			}
-			return nil
-		}) // check has read it
-		for _, g := range parts {
-			if inside[startOf(g)] && inside[endOf(g)] {
-				old = append(old, g)
-			} else {
-				s.apart[[2]string{merged.name, g.name}] = true
-			}
-		}
+		old = append(old, parts...)
 	}
 	return old, err
 }
 
-// mergeable returns the first segments that one segment can replace, at least one. Each follows the one before, and
-// they are from the same hour, minute, or shorter time, which ended as long ago.
-func mergeable(all []segment, now time.Time, shortest time.Duration) (group []segment) {
-	spanOf := func(s segment) time.Duration {
-		for _, span := range []time.Duration{time.Hour, time.Minute, shortest} {
-			if now.Sub(s.To.Truncate(span)) >= 2*span {
-				return span
-			}
+// mergeable returns a segment and those after it that one segment can replace: they are from the same hour, minute, or
+// shorter time, which ended as long ago, and not done yet.
+func (g *graph) mergeable(first segment, done map[string]bool, now time.Time, shortest time.Duration) []segment {
+	span := time.Duration(0)
+	for _, longer := range []time.Duration{shortest, time.Minute, time.Hour} {
+		if now.Sub(first.To.Truncate(longer)) >= 2*longer {
+			span = longer
 		}
-		return 0
 	}
-	span, bytes := spanOf(all[0]), all[0].bytes
-	for i := 1; i < len(all) && span > 0; i++ {
-		s, last := all[i], all[i-1]
-		bytes += s.bytes
-		if !s.Follows(last.Last, last.After) || bytes > mergedBytes || !s.To.Truncate(span).Equal(all[0].To.Truncate(span)) {
-			return all[:i]
+	group, bytes := []segment{first}, first.bytes
+	for last := first; span > 0; group = append(group, last) {
+		after := slices.DeleteFunc(slices.Clone(g.next[endOf(last)]), func(s segment) bool {
+			return done[s.name] || startOf(s) != endOf(last) || !s.To.Truncate(span).Equal(first.To.Truncate(span))
+		})
+		if len(after) == 0 || bytes+after[0].bytes > mergedBytes {
+			break
 		}
-		group = all[:i+1]
+		last = after[0]
+		bytes += last.bytes
 	}
-	return all[:max(1, len(group))]
+	return group
 }
 
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any

@@ -18,7 +18,7 @@ type segment struct {
 	bytes int64
 }
 
-// listSegments returns the segments of a series, sorted by their commits.
+// listSegments returns the segments of a series, sorted by their first commits, the longest first.
 func listSegments(ctx context.Context, to destination, names series) (all []segment, err error) {
 	files, err := to.list(ctx, names.segmentPrefix())
 	for _, f := range files {
@@ -27,7 +27,7 @@ func listSegments(ctx context.Context, to destination, names series) (all []segm
 		}
 	}
 	slices.SortFunc(all, func(a, b segment) int {
-		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
 	})
 	return all, err
 }

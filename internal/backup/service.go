@@ -81,10 +81,8 @@ type Service struct {
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 
 	archive *Archive
-	apart   map[[2]string]bool // names of segments with the same commits but other histories; used by mergeSegments only
-
-	copier *copier       // nil: only backups are made
-	wake   chan struct{} // holds a value when needed was set
+	copier  *copier       // nil: only backups are made
+	wake    chan struct{} // holds a value when needed was set
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -111,7 +109,7 @@ func New(c Config) (*Service, error) {
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
 		config: c, to: to, names: seriesOf(c.DB), store: store,
-		archive: newArchive(to, seriesOf(c.DB)), apart: map[[2]string]bool{},
+		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
 		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
