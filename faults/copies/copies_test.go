@@ -145,6 +145,7 @@ type machine struct {
 	ledger
 
 	program, db string
+	token       string // of the clients
 	to          string // destination of the backups
 	sync        bool   // the server runs with --backup-sync
 	server      *rig.Server
@@ -153,35 +154,56 @@ type machine struct {
 	clients     sync.WaitGroup
 }
 
+// newMachine returns a machine under load whose destination has a backup.
 func newMachine(t *testing.T, program string, random *rand.Rand, sync bool) *machine {
 	t.Helper()
-	m := &machine{
-		program: program, db: filepath.Join(t.TempDir(), "plantstore.db"), to: t.TempDir(), sync: sync, random: random,
-		ledger: ledger{sent: map[int64]time.Time{}, stored: map[int64]time.Time{}, revoked: map[string]time.Time{}},
-	}
-	token := rig.Token(t, program, m.db, "load")
-	flags := []string{"--backup-dir", m.to, "--backup-lag", "1s"}
-	if sync {
-		flags = append(flags, "--backup-sync")
-	}
-	var err error
-	if m.server, err = rig.Start(t, program, m.db, nil, flags...); err != nil {
+	m := emptyMachine(t, program, random, sync)
+	if err := m.start(t, nil); err != nil {
 		t.Fatal(err)
 	}
 	rig.Within(t, time.Minute, 10*time.Millisecond, "the destination has a backup", func() bool {
 		found, _ := filepath.Glob(filepath.Join(m.to, "*.db"))
 		return len(found) > 0
 	})
+	m.load(t)
+	return m
+}
+
+// emptyMachine returns a machine with a store and without a server.
+func emptyMachine(t *testing.T, program string, random *rand.Rand, sync bool) *machine {
+	t.Helper()
+	m := &machine{
+		program: program, db: filepath.Join(t.TempDir(), "plantstore.db"), to: t.TempDir(), sync: sync, random: random,
+		ledger: ledger{sent: map[int64]time.Time{}, stored: map[int64]time.Time{}, revoked: map[string]time.Time{}},
+	}
+	m.token = rig.Token(t, program, m.db, "load")
+	return m
+}
+
+// start starts the server by a command line that runs it, which may be empty.
+func (m *machine) start(t *testing.T, before []string, flags ...string) (err error) {
+	t.Helper()
+	flags = append(flags, "--backup-dir", m.to, "--backup-lag", "1s")
+	if m.sync {
+		flags = append(flags, "--backup-sync")
+	}
+	m.server, err = rig.Start(t, m.program, m.db, before, flags...)
+	return err
+}
+
+// load starts clients and commands, which run until m.end.
+func (m *machine) load(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	m.end = cancel
+	url := m.server.URL
 	for range 8 {
-		ids := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-		m.clients.Go(func() { m.create(ctx, &rig.Client{Token: token}, m.server.URL, ids) })
+		ids := rand.New(rand.NewPCG(m.random.Uint64(), m.random.Uint64()))
+		m.clients.Go(func() { m.create(ctx, &rig.Client{Token: m.token}, url, ids) })
 	}
-	first := random.Int64()
-	m.clients.Go(func() { m.changeTokens(ctx, program, m.db) })
-	m.clients.Go(func() { m.importPlants(ctx, program, m.db, first) })
-	return m
+	first := m.random.Int64()
+	m.clients.Go(func() { m.changeTokens(ctx, m.program, m.db) })
+	m.clients.Go(func() { m.importPlants(ctx, m.program, m.db, first) })
 }
 
 // stop kills the server after a time, and returns the time up to which it had copied all commits.
@@ -286,8 +308,8 @@ func (l *ledger) create(ctx context.Context, c *rig.Client, url string, ids *ran
 
 // changeTokens creates and revokes tokens beside the server until ctx ends.
 func (l *ledger) changeTokens(ctx context.Context, program, db string) {
-	for n := 0; ctx.Err() == nil; n++ {
-		name := fmt.Sprint("token-", n)
+	for ctx.Err() == nil {
+		name := fmt.Sprintf("token-%x", rand.Uint64()) // a second load uses no name again
 		create := exec.CommandContext(ctx, program, "token", "create", name, "--no-expiry", "--db", db)
 		if create.Run() != nil {
 			continue // the machine is lost

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,35 +20,6 @@ import (
 
 	"plantstore/faults/rig"
 )
-
-// killer adds the function failpoint to a package of the engine. The variable FAILPOINT is
-// NAME:COUNT: the program kills itself when it reaches that failpoint for the
-// COUNT-th time.
-func killer(dir string) rig.Weakness {
-	return rig.Weakness{File: dir + "/failpoint.go", New: "package " + path.Base(dir) + `
-
-import (
-	"os"
-	"strconv"
-	"strings"
-	"sync/atomic"
-	"syscall"
-)
-
-var reached atomic.Int64
-
-func failpoint(name string) {
-	enabled, count, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
-	if enabled != name {
-		return
-	}
-	if n, _ := strconv.ParseInt(count, 10, 64); reached.Add(1) == n {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}
-}
-`}
-}
 
 // before inserts a failpoint before a line of the engine's sources.
 func before(file, line, name string) rig.Weakness {
@@ -63,9 +33,9 @@ func after(file, line, name string) rig.Weakness {
 
 // failpoints are all failpoints.
 var failpoints = []rig.Weakness{
-	killer("internal/sqlite"),
-	killer("internal/sqlite/dbfile"),
-	killer("internal/sqlite/backupfile"),
+	rig.Killer("internal/sqlite"),
+	rig.Killer("internal/sqlite/dbfile"),
+	rig.Killer("internal/sqlite/backupfile"),
 	before("transact.go",
 		"	if err := traced(ctx, \"BEGIN\", func() error { return e.begin(ctx) }); err != nil {\n", "before begin"),
 	after("transact.go", "	before := e.writer.TotalChanges()\n", "after begin"),
@@ -84,7 +54,7 @@ var failpoints = []rig.Weakness{
 		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
-	killer("internal/safefile"),
+	rig.Killer("internal/safefile"),
 	{
 		File: "internal/safefile/safefile.go",
 		Old:  "		err = f.Publish(replace)\n",

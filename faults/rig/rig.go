@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -62,6 +63,34 @@ var (
 			"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
 	}
 )
+
+// Killer adds the function failpoint to the package in a directory, for calls that other weaknesses insert. The variable
+// FAILPOINT is NAME:COUNT: the program kills itself when it reaches that failpoint for the COUNT-th time.
+func Killer(dir string) Weakness {
+	return Weakness{File: dir + "/failpoint.go", New: "package " + path.Base(dir) + `
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+var reached atomic.Int64
+
+func failpoint(name string) {
+	enabled, count, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
+	if enabled != name {
+		return
+	}
+	if n, _ := strconv.ParseInt(count, 10, 64); reached.Add(1) == n {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+`}
+}
 
 // Build builds the program with any weaknesses and returns its path.
 func Build(t testing.TB, weak ...Weakness) string {

@@ -1,0 +1,104 @@
+package copies
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"plantstore/faults/rig"
+)
+
+// at inserts a failpoint before a part of a source file.
+func at(name, file, part string) rig.Weakness {
+	return rig.Weakness{File: file, Old: part, New: fmt.Sprintf("\tfailpoint(%q)\n%s", name, part)}
+}
+
+// failpoints are the steps of a copy, a merge and the retention.
+var failpoints = []rig.Weakness{
+	rig.Killer("internal/backup"), rig.Killer("internal/safefile"), rig.Killer("internal/sqlite"),
+	at("record", "internal/sqlite/journal.go", "\tt.history = t.history.After(&c)\n"),
+	at("trim", "internal/sqlite/journal.go", "\tr.trimmed = to\n"),
+	at("after the start of the journal", "internal/backup/copy.go", "\thasBackup := false"),
+	at("before a segment", "internal/backup/copy.go", "\tif err := s.to.put(ctx, described.Name("),
+	at("before a rename", "internal/safefile/safefile.go", "\t\terr = f.Publish(replace)\n"),
+	at("after a segment", "internal/backup/copy.go", "\tc.setCopied(described.Last,"),
+	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, group)\n"),
+	at("before a removal", "internal/backup/merge.go", "\t\tif err := s.to.delete(ctx, g.name); err != nil {\n"),
+	at("before the retention", "internal/backup/merge.go", "\toldest = oldest.Add(-commitMax)\n"),
+	{File: "internal/backup/merge.go", Old: "const commitMax = time.Hour", New: "const commitMax = time.Second"},
+}
+
+// mergePoint is a failpoint before a merged segment is stored.
+var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tif err := s.to.put(ctx, merged.Name(")
+
+// removesFirst removes the segments before it stores the merged one.
+var removesFirst = rig.Weakness{
+	File: mergePoint.File, Old: mergePoint.Old,
+	New: "\tif err := s.deleteSegments(ctx, group); err != nil {\n\t\treturn err\n\t}\n" + mergePoint.New,
+}
+
+// TestKilled kills the server at each step, starts it again, and loses the machine. No acknowledged plant is lost.
+func TestKilled(t *testing.T) {
+	program := rig.Build(t, append(append([]rig.Weakness{mergePoint}, failpoints...), hasty...)...)
+	counts := []int{3}
+	if *long {
+		counts = []int{1, 2, 3, 5, 8, 13, 21, 34}
+	}
+	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+	for _, name := range []string{
+		"record", "trim", "after the start of the journal", "before a segment", "before a rename", "after a segment",
+		"before a merged segment", "after a merged segment", "before a removal", "before the retention",
+	} {
+		for _, count := range counts {
+			if name == "after the start of the journal" && count > 1 {
+				count = 1 // a server reaches it once
+			}
+			r := killed(t, program, random, fmt.Sprintf("%s:%d", name, count))
+			if err := errors.Join(r.violations[:min(5, len(r.violations))]...); err != nil {
+				t.Fatalf("%s %d: %d violations, the first: %v", name, count, len(r.violations), err)
+			}
+			t.Logf("%s %d: %d acknowledged plants, 0 lost", name, count, r.plants)
+		}
+	}
+}
+
+// TestKilledControl shows that TestKilled detects a merge that removes before it stores.
+func TestKilledControl(t *testing.T) {
+	program := rig.Build(t, append(append([]rig.Weakness{removesFirst}, failpoints...), hasty...)...)
+	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+	for count := range 10 {
+		if len(killed(t, program, random, fmt.Sprintf("before a merged segment:%d", 1+count)).violations) > 0 {
+			return
+		}
+	}
+	t.Error("the harness has not detected it")
+}
+
+// killed kills a server at a failpoint, starts it again, and loses the machine.
+func killed(t *testing.T, program string, random *rand.Rand, point string) (r result) {
+	t.Helper()
+	m := emptyMachine(t, program, random, true)
+	flags := []string{"--backup-every", "1s", "--backup-keep", "1"}
+	err := m.start(t, []string{"env", "FAILPOINT=" + point}, flags...)
+	switch {
+	case errors.Is(err, rig.ErrEnded):
+	case err != nil:
+		t.Fatal(err)
+	default:
+		m.load(t)
+		select {
+		case <-m.server.Ended():
+		case <-time.After(5 * time.Minute):
+			t.Fatalf("the server was not killed at %s", point)
+		}
+		m.end()
+		m.clients.Wait()
+	}
+	if err := m.start(t, nil, flags...); err != nil {
+		t.Fatal(err)
+	}
+	m.load(t)
+	return m.lose(t)
+}
