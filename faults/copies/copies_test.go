@@ -138,6 +138,13 @@ type ledger struct {
 	revoked map[string]time.Time
 }
 
+// acknowledged returns the number of acknowledged plants.
+func (l *ledger) acknowledged() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.stored)
+}
+
 func nameOf(id int64) string { return fmt.Sprintf("Plant %d", id) }
 
 // machine is a running server under load, with commands beside it.
@@ -149,6 +156,7 @@ type machine struct {
 	to          string // destination of the backups
 	sync        bool   // the server runs with --backup-sync
 	server      *rig.Server
+	started     time.Time // of the server
 	random      *rand.Rand
 	end         context.CancelFunc // of the load
 	clients     sync.WaitGroup
@@ -187,6 +195,7 @@ func (m *machine) start(t *testing.T, before []string, flags ...string) (err err
 	if m.sync {
 		flags = append(flags, "--backup-sync")
 	}
+	m.started = time.Now()
 	m.server, err = rig.Start(t, m.program, m.db, before, flags...)
 	return err
 }
@@ -343,12 +352,16 @@ func (l *ledger) importPlants(ctx context.Context, program, db string, first int
 	}
 }
 
-var lagLine = regexp.MustCompile(`(?m)^plantstore_copy_lag_seconds (\S+)$`)
-
 // copiedTo returns the time of the newest commit that the destination has, as the server states it.
 func copiedTo(t *testing.T, s *rig.Server) time.Time {
 	t.Helper()
 	at := time.Now()
+	return at.Add(-time.Duration(metric(t, s, "plantstore_copy_lag_seconds") * float64(time.Second)))
+}
+
+// metric returns the value of a metric of a server.
+func metric(t *testing.T, s *rig.Server, name string) float64 {
+	t.Helper()
 	response, err := http.Get(s.Admin + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -358,15 +371,15 @@ func copiedTo(t *testing.T, s *rig.Server) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	match := lagLine.FindSubmatch(body)
+	match := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
 	if match == nil {
-		t.Fatalf("no lag in the metrics:\n%s", body)
+		t.Fatalf("no %s in the metrics:\n%s", name, body)
 	}
-	lag, err := strconv.ParseFloat(string(match[1]), 64)
+	value, err := strconv.ParseFloat(string(match[1]), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at.Add(-time.Duration(lag * float64(time.Second)))
+	return value
 }
 
 // compare compares the plants of the restored store with those that were sent and acknowledged.
