@@ -34,12 +34,6 @@ var (
 	seed = flag.Uint64("seed", 0, "`seed` of the plants and of the time of each loss; 0: random")
 )
 
-// hasty merges the segments of each second, and with --backup-sync of each fifth of a second.
-var hasty = []rig.Weakness{
-	{File: "internal/backup/merge.go", Old: "\treturn time.Minute\n", New: "\treturn time.Second\n"},
-	{File: "internal/backup/merge.go", Old: "\t\treturn 5 * time.Second\n", New: "\t\treturn time.Second / 5\n"},
-}
-
 // TestLoss loses a machine again and again.
 func TestLoss(t *testing.T) { testLoss(t, false) }
 
@@ -47,7 +41,7 @@ func TestLoss(t *testing.T) { testLoss(t, false) }
 func TestLossWithSync(t *testing.T) { testLoss(t, true) }
 
 func testLoss(t *testing.T, sync bool) {
-	program := rig.Build(t, hasty...)
+	program := rig.Build(t, rig.HastyMerges...)
 	rounds := 3
 	if *long {
 		rounds = 300
@@ -108,7 +102,7 @@ func TestControl(t *testing.T) {
 		"forgets tokens": forgetsTokens, "claims early": claimsEarly, "acknowledges early": acknowledgesEarly,
 	} {
 		t.Run(name, func(t *testing.T) {
-			program := rig.Build(t, append([]rig.Weakness{weak}, hasty...)...)
+			program := rig.Build(t, append([]rig.Weakness{weak}, rig.HastyMerges...)...)
 			sync := weak == acknowledgesEarly || weak == losesMerged // which has more segments
 			random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 			const rounds = 40 // on a busy machine a loss may come when nothing is in flight
@@ -263,7 +257,7 @@ func TestAnySecond(t *testing.T) {
 		times, runs = 100, 30*time.Second
 	}
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
-	m := newMachine(t, rig.Build(t, hasty...), random, false)
+	m := newMachine(t, rig.Build(t, rig.HastyMerges...), random, false)
 	begin := time.Now()
 	end := m.stop(t, runs)
 	for range times {

@@ -12,7 +12,7 @@ import (
 // TestFull fills the disk of the destination and frees it again. Without --backup-sync, the server acknowledges plants
 // all the time; with it, no acknowledged plant is lost.
 func TestFull(t *testing.T) {
-	program := rig.Build(t, hasty...)
+	program := rig.Build(t, rig.HastyMerges...)
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 	rounds := 2
 	if *long {

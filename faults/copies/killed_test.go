@@ -41,7 +41,7 @@ var removesFirst = rig.Weakness{
 
 // TestKilled kills the server at each step, starts it again, and loses the machine. No acknowledged plant is lost.
 func TestKilled(t *testing.T) {
-	program := rig.Build(t, append(append([]rig.Weakness{mergePoint}, failpoints...), hasty...)...)
+	program := rig.Build(t, append(append([]rig.Weakness{mergePoint}, failpoints...), rig.HastyMerges...)...)
 	counts := []int{3}
 	if *long {
 		counts = []int{1, 2, 3, 5, 8, 13, 21, 34}
@@ -66,7 +66,7 @@ func TestKilled(t *testing.T) {
 
 // TestKilledControl shows that TestKilled detects a merge that removes before it stores.
 func TestKilledControl(t *testing.T) {
-	program := rig.Build(t, append(append([]rig.Weakness{removesFirst}, failpoints...), hasty...)...)
+	program := rig.Build(t, append(append([]rig.Weakness{removesFirst}, failpoints...), rig.HastyMerges...)...)
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 	for count := range 10 {
 		if len(killed(t, program, random, fmt.Sprintf("before a merged segment:%d", 1+count)).violations) > 0 {

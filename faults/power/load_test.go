@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,9 +37,10 @@ var earlyCheckpoints = rig.Weakness{
 }
 
 const (
-	storeName = "plantstore.db"
-	clients   = 8
-	idsEach   = 1_000_000 // ids of each client
+	storeName  = "plantstore.db"
+	copiesName = "copies" // destination of the backups
+	clients    = 8
+	idsEach    = 1_000_000 // ids of each client
 
 	// Percentages of the requests of a client; the others send new plants.
 	replays, conflicts = 8, 4
@@ -56,6 +58,7 @@ const (
 	forSecondLoad
 	forSecondCut
 	forCreation
+	forCopies
 )
 
 // sender is one client.
@@ -145,6 +148,7 @@ type run struct {
 	duration time.Duration
 	firstID  int64
 	again    []int64 // plants to send again first
+	copied   bool    // the server copies each commit to the directory copiesName before it acknowledges it
 }
 
 // recording is the log of a run.
@@ -167,7 +171,15 @@ func (b *bench) record(t *testing.T, of run) *recording {
 	if of.prepare != nil {
 		of.prepare(dir, d)
 	}
-	server, err := rig.Start(t, of.program, filepath.Join(dir, storeName), nil)
+	var flags []string
+	if of.copied {
+		copies := filepath.Join(dir, copiesName)
+		if err := os.Mkdir(copies, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		flags = []string{"--backup-dir", copies, "--backup-lag", "1s", "--backup-sync"}
+	}
+	server, err := rig.Start(t, of.program, filepath.Join(dir, storeName), nil, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,13 @@ var (
 	}
 )
 
+// HastyMerges merges the segments of each second, and with --backup-sync of each fifth of a second. It does not weaken
+// the program.
+var HastyMerges = []Weakness{
+	{"internal/backup/merge.go", "\treturn time.Minute\n", "\treturn time.Second\n"},
+	{"internal/backup/merge.go", "\t\treturn 5 * time.Second\n", "\t\treturn time.Second / 5\n"},
+}
+
 // Killer adds the function failpoint to the package in a directory, for calls that other weaknesses insert. The variable
 // FAILPOINT is NAME:COUNT: the program kills itself when it reaches that failpoint for the COUNT-th time.
 func Killer(dir string) Weakness {
