@@ -79,8 +79,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 	needed := map[string][]string{ // settings that a setting requires
 		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme, "acme-ca": acme, "acme-http-listen": acme,
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
-		"client-ca":  {"--tls-cert=cert.pem", "--tls-key=key.pem"},
-		"backup-lag": {"--backup-dir=copies"}, "backup-sync": {"--backup-dir=copies", "--backup-lag=1s"},
+		"client-ca":   {"--tls-cert=cert.pem", "--tls-key=key.pem"},
+		"backup-sync": {"--backup-dir=copies"},
 	}
 	for _, row := range new(config.Settings).AllSettings() {
 		name := row.Name

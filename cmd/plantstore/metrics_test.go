@@ -27,8 +27,8 @@ func TestReferenceMetrics(t *testing.T) {
 	exposed := map[string]metric{}
 	var scrapes strings.Builder
 	add := func(s *testServer) { scrapes.WriteString(metricsOf(t, s, exposed)) }
-	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--backup-lag", "1s",
-		"--admin-open", "--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
+	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open",
+		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
 	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
 	add(startServer(t, database(t), flags...))
 	traced := append(cleanEnviron(), "OTEL_TRACES_EXPORTER=otlp")
@@ -60,7 +60,7 @@ var metricNotes = "\n" + wrapped("The names have the units: bytes, seconds, Unix
 	"A server has `plantstore_tls_…` with TLS, `plantstore_acme_…` with `--acme-domain`, `plantstore_oidc_…` with "+
 	"`--oidc-issuer`, `plantstore_webhook_…` with `--webhook-url`, and `plantstore_trace_…` if it exports "+
 	"[traces](traces.md). Only a server on a file has the metrics of the WAL, the checkpoints and the disk, and with "+
-	"`--backup-dir` of the backups, and `plantstore_copy_…` with `--backup-lag`. Only a server on PostgreSQL has "+
+	"`--backup-dir` of the backups, and `plantstore_copy_…` unless `--backup-lag` is 0. Only a server on PostgreSQL has "+
 	"`plantstore_database_…`; `pool_max_conns` in its URL sets the maximum.\n\n"+
 	"`address` is the URL of the webhook without its query. "+
 	"`plantstore_credentials_expiring` omits rotated tokens, and tokens for a day or less. "+

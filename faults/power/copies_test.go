@@ -86,7 +86,8 @@ func (b *bench) cutCopies(t *testing.T, program string, first, images int, sum *
 func (b *bench) checkCopies(t *testing.T, copies string, w wanted) *findings {
 	t.Helper()
 	f, db := &findings{}, filepath.Join(t.TempDir(), storeName)
-	if out, err := exec.CommandContext(t.Context(), b.program, "restore", copies, "--db", db).CombinedOutput(); err != nil {
+	command := exec.CommandContext(t.Context(), b.program, "restore", copies, "--db", db)
+	if out, err := command.CombinedOutput(); err != nil {
 		if len(w.Acked) > 0 {
 			f.unreadable = fmt.Sprintf("restore: %v: %s", err, out)
 		}

@@ -71,8 +71,8 @@ var HastyMerges = []Weakness{
 	{"internal/backup/merge.go", "\t\treturn 5 * time.Second\n", "\t\treturn time.Second / 5\n"},
 }
 
-// Killer adds the function failpoint to the package in a directory, for calls that other weaknesses insert. The variable
-// FAILPOINT is NAME:COUNT: the program kills itself when it reaches that failpoint for the COUNT-th time.
+// Killer adds the function failpoint to the package in a directory, for calls that other weaknesses insert. The
+// variable FAILPOINT is NAME:COUNT: the program kills itself when it reaches that failpoint for the COUNT-th time.
 func Killer(dir string) Weakness {
 	return Weakness{File: dir + "/failpoint.go", New: "package " + path.Base(dir) + `
 

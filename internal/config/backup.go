@@ -71,15 +71,11 @@ func (b *Backup) check(s *Settings) error {
 		return s.Fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
 	}
 	switch {
-	case b.Lag == 0 && b.Sync:
-		return s.Fault("backup-sync", "set backup-lag too, within which other commits are copied")
-	case b.Lag == 0:
-		return nil
-	case s.DB.IsDatabase():
-		return s.Fault("backup-lag", "it copies the commits of a store in a file; use PostgreSQL's archive of its WAL")
-	case b.Dir == "":
-		return s.Fault("backup-lag", "set backup-dir too, to which the commits are copied")
-	case b.Lag < shortestLag:
+	case b.Sync && b.Dir == "":
+		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
+	case b.Sync && b.Lag == 0:
+		return s.Fault("backup-sync", "set backup-lag too, within which other changes are copied")
+	case b.Lag != 0 && b.Lag < shortestLag:
 		return s.Fault("backup-lag", "use 0 or at least %s", FormatDuration(shortestLag))
 	}
 	return nil

@@ -114,7 +114,7 @@ func (s *Settings) storeGroups() []Group {
 			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
 			{"backup-every", Timeout(&s.Backup.Every), "1d", "`time` between two scheduled backups"},
 			{
-				"backup-lag", Duration(&s.Backup.Lag), "0",
+				"backup-lag", Duration(&s.Backup.Lag), "1s",
 				"`time` within which each commit is copied to the backup directory; 0: only with the next backup",
 			},
 			{"backup-sync", toggle(&s.Backup.Sync), "", "acknowledge a plant when the backup directory has it too"},

@@ -2,7 +2,7 @@
 . ./server.sh
 block back-up-on-a-schedule.md /etc/systemd/system/plantstore.service.d/backup.conf
 install -d -m 700 -o plantstore -g plantstore /mnt/backup/plants
-printf 'backup-dir: /mnt/backup/plants\nbackup-lag: 1s\n' >> /etc/plantstore/plantstore.yaml
+echo 'backup-dir: /mnt/backup/plants' >> /etc/plantstore/plantstore.yaml
 systemctl daemon-reload
 systemctl restart plantstore
 seq 1 2 | sed 's/.*/{"id": &, "name": "Plant &"}/' |

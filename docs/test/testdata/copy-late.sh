@@ -6,6 +6,6 @@ dd if=/dev/zero of=/mnt/backup/plants/other bs=4k count=4 status=none || true
 install -d /etc/systemd/system/plantstore.service.d
 block back-up-on-a-schedule.md /etc/systemd/system/plantstore.service.d/backup.conf
 systemctl daemon-reload
-printf 'backup-dir: /mnt/backup/plants\nbackup-lag: 1s\n' | restart
+echo 'backup-dir: /mnt/backup/plants' | restart
 create 1
 until_logged "could not copy commits"
