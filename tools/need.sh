@@ -18,7 +18,7 @@ group() {
 	readme) packages='curl iproute2 passwd sudo systemd' purpose='the commands of README.md, on a machine of their own' ;;
 	pages)
 		packages='caddy curl etcd-server haproxy iproute2 jq minisign mypy nginx nodejs openssh-server openssl passwd patroni
-			pg-auto-failover-cli postgresql postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd'
+			pg-auto-failover-cli pgbackrest postgresql postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd'
 		purpose='the commands of the pages in docs'
 		;;
 	npm) # some packages of nodejs have npm in them, and conflict with Debian's npm

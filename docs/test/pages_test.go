@@ -21,6 +21,7 @@ const repositoryEnv = "DOCS_TEST_REPOSITORY"
 // needs are the programs that a page needs beside those of every page, and their Debian packages.
 var needs = map[string]map[string]string{
 	"accept-jwt":                      {"jq": "jq", "python3": "python3", "openssl": "openssl"},
+	"back-up-postgresql":              {"pg_ctlcluster": "postgresql", "pgbackrest": "pgbackrest", "jq": "jq"},
 	"certificate-expires":             {"openssl": "openssl"},
 	"certificate-refused":             {"openssl": "openssl"},
 	"copy-backups-to-another-machine": {"sshd": "openssh-server", "rsync": "rsync"},
