@@ -4,11 +4,14 @@
 package journal
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"plantstore/internal/plant"
@@ -125,89 +128,59 @@ func (c *Commit) Rows() (changeset []byte, ok bool) {
 // Plants returns the plants that a commit created, the sum of their digests, and whether they have events. The error is
 // ErrForm.
 func (c *Commit) Plants() (created []store.Create, digests int64, events bool, err error) {
-	r := reader{rest: c.Changes}
-	kind := r.byte()
-	if kind != plantsKind && kind != eventsKind {
-		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
-	}
-	digests = int64(r.uvarint())
-	count := r.uvarint()
 	const bytesMin = 5 // of a plant
-	if count > uint64(len(r.rest)/bytesMin) {
+	in := bytes.NewReader(c.Changes)
+	number := func() uint64 {
+		n, errRead := binary.ReadUvarint(in)
+		err = cmp.Or(err, errRead)
+		return n
+	}
+	signed := func() int64 {
+		n, errRead := binary.ReadVarint(in)
+		err = cmp.Or(err, errRead)
+		return n
+	}
+	kind := number()
+	digests = int64(number())
+	count := number()
+	if kind != plantsKind && kind != eventsKind || count > uint64(in.Len()/bytesMin) {
 		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
 	}
 	created = make([]store.Create, count)
 	id, at := int64(0), int64(0)
 	for i := range created {
-		id += int64(r.uvarint())
+		id += int64(number())
 		created[i].Plant.ID = id
 	}
 	for i := range created {
-		at += r.varint()
+		at += signed()
 		created[i].At = time.UnixMicro(at)
 	}
 	for i := range created {
-		created[i].By = r.varint()
+		created[i].By = signed()
 	}
 	lengths := make([]uint64, 2*count)
 	for i := range lengths {
-		lengths[i] = r.uvarint()
+		lengths[i] = number()
+	}
+	rest := c.Changes[len(c.Changes)-in.Len():]
+	text := func(n uint64) string {
+		if n > uint64(len(rest)) {
+			err = cmp.Or(err, io.ErrUnexpectedEOF)
+			return ""
+		}
+		part := string(rest[:n])
+		rest = rest[n:]
+		return part
 	}
 	for i := range created {
-		created[i].Plant.Name = r.text(lengths[2*i])
+		created[i].Plant.Name = text(lengths[2*i])
 		if tag := lengths[2*i+1]; tag > 0 {
-			created[i].Plant.Tag = plant.Tagged(r.text(tag - 1))
+			created[i].Plant.Tag = plant.Tagged(text(tag - 1))
 		}
 	}
-	if r.short || len(r.rest) > 0 {
+	if err != nil || len(rest) > 0 {
 		return nil, 0, false, fmt.Errorf("commit %d: %w", c.Number, ErrForm)
 	}
 	return created, digests, kind == eventsKind, nil
-}
-
-// reader reads the parts of changes. short is set after a part that is not whole.
-type reader struct {
-	rest  []byte
-	short bool
-}
-
-func (r *reader) byte() byte {
-	if len(r.rest) == 0 {
-		r.short = true
-		return 0
-	}
-	b := r.rest[0]
-	r.rest = r.rest[1:]
-	return b
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	r.skip(n)
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.rest)
-	r.skip(n)
-	return v
-}
-
-// skip skips a number of n bytes; n is not positive if there was none.
-func (r *reader) skip(n int) {
-	if n <= 0 {
-		r.short, r.rest = true, nil
-		return
-	}
-	r.rest = r.rest[n:]
-}
-
-func (r *reader) text(n uint64) string {
-	if n > uint64(len(r.rest)) {
-		r.short, r.rest = true, nil
-		return ""
-	}
-	text := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return text
 }
