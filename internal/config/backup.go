@@ -68,7 +68,8 @@ func SendsInTheClear(endpoint string) bool {
 // check returns a usage error for settings that contradict each other.
 func (b *Backup) check(s *Settings) error {
 	if b.Dir != "" && s.DB.IsDatabase() {
-		return s.Fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its tools, such as pgBackRest")
+		return s.Fault("backup-dir",
+			"scheduled backups need a store in a file; back up PostgreSQL with its tools, such as pgBackRest")
 	}
 	switch {
 	case b.Sync && b.Dir == "":
