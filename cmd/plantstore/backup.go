@@ -178,14 +178,18 @@ func (p *program) object(argument string) (*backup.Object, error) {
 	if err != nil {
 		return nil, config.Usagef("%w", err)
 	}
-	server := p.settings.Backup.S3Config(p.env)
-	o, err := backup.OpenObject(server, at)
+	o, err := backup.OpenObject(p.settings.Backup.S3Config(p.env), at)
 	if err != nil {
 		return nil, config.Usagef("%w", err)
 	}
-	if config.SendsInTheClear(server.Endpoint) {
-		fmt.Fprintf(p.Stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
-			server.Endpoint)
-	}
+	p.warnOfEndpoint()
 	return o, nil
+}
+
+// warnOfEndpoint warns of an S3 server without TLS.
+func (p *program) warnOfEndpoint() {
+	if endpoint := p.settings.Backup.S3Config(p.env).Endpoint; config.SendsInTheClear(endpoint) {
+		fmt.Fprintf(p.Stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
+			endpoint)
+	}
 }

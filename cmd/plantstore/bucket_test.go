@@ -109,7 +109,11 @@ func TestBuckets(t *testing.T) {
 		proxy.CutResponses(2 << 10)
 	}
 	withoutTLS := append(environ, "AWS_ENDPOINT_URL=http://0.0.0.0:1")
-	const fault = `no response of the S3 server `
+	const (
+		fault      = `no response of the S3 server `
+		inTheClear = `^warning: http://0.0.0.0:1 has no TLS: others on the network can read and change the backup; use https\n` +
+			`plantstore: `
+	)
 	for _, test := range []struct {
 		before         func()
 		environ        []string
@@ -139,10 +143,8 @@ func TestBuckets(t *testing.T) {
 			nil, append(environ, "AWS_SECRET_ACCESS_KEY="), "serve --db a.db --backup-dir s3://nursery-backups/plants", 2,
 			`^$`, `^plantstore: backup-dir \(--backup-dir\): there are no S3 keys: `,
 		},
-		{
-			nil, withoutTLS, "verify " + monday, 1,
-			`^$`, `^warning: http://0.0.0.0:1 has no TLS: others on the network can read and change the backup; use https\n`,
-		},
+		{nil, withoutTLS, "verify " + monday, 1, `^$`, inTheClear},
+		{nil, withoutTLS, "verify s3://nursery-backups", 1, `^$`, inTheClear},
 		{
 			cut, append(environ, "AWS_ENDPOINT_URL="+proxy.Endpoint), "restore " + monday + " --db b.db --force", 1,
 			`^$`, fault,

@@ -47,7 +47,7 @@ that the backup is complete and undamaged.`,
 			_, isTerminal := terminal.IsTerminal(p.Stdin)
 			switch {
 			case !at.IsZero() && args[0] == terminal.StreamName:
-				return config.Usagef("at: use it with the destination of backups only")
+				return errNoTimes
 			case o.manifest != "" && args[0] != terminal.StreamName:
 				return errManifestFlag
 			case isTerminal && args[0] == terminal.StreamName:
@@ -65,6 +65,9 @@ that the backup is complete and undamaged.`,
 	return cmd
 }
 
+// errNoTimes is the error of --at for a single backup.
+var errNoTimes = config.Usagef("at: use it with the destination of a server's backups, which has other times too")
+
 // restoreFacts is the output of restore --json.
 type restoreFacts struct {
 	DB       string `json:"db"`
@@ -77,14 +80,14 @@ func (p *program) restore(ctx context.Context, from string, at time.Time, o *bac
 	if err != nil {
 		return err
 	}
-	if archive, err := p.isArchive(ctx, from); err != nil {
+	object, archive, err := p.source(ctx, from)
+	switch {
+	case err != nil:
 		return err
-	} else if archive || !at.IsZero() {
+	case archive:
 		return p.restoreArchive(ctx, from, db, at, o)
-	}
-	object, err := p.object(from)
-	if err != nil {
-		return err
+	case !at.IsZero():
+		return errNoTimes
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
@@ -124,22 +127,21 @@ func restoreFault(name string, err error) error {
 	return fmt.Errorf("restore %s: %w", name, err)
 }
 
-// isArchive reports whether an argument is the destination of backups: a directory, or an S3 address that is not the
-// name of a backup.
-func (p *program) isArchive(ctx context.Context, argument string) (bool, error) {
-	if !backup.IsBucket(argument) {
-		info, err := os.Stat(argument)
-		return err == nil && info.IsDir(), nil
+// source returns the backup in a bucket that an argument names, nil for a file, and whether it is the destination of
+// backups: a directory, or an S3 address that is not the name of a backup.
+func (p *program) source(ctx context.Context, argument string) (object *backup.Object, archive bool, err error) {
+	if info, err := os.Stat(argument); err == nil && info.IsDir() {
+		return nil, true, nil
 	}
 	if at, err := s3.ParseLocation(argument); err == nil && at.Key == "" {
-		return true, nil
+		p.warnOfEndpoint()
+		return nil, true, nil
 	}
-	object, err := p.object(argument)
-	if err != nil {
-		return false, err
+	if object, err = p.object(argument); object == nil {
+		return nil, false, err
 	}
 	_, err = object.Manifest(ctx)
-	return errors.Is(err, fs.ErrNotExist), nil // the restore reports any other error
+	return object, errors.Is(err, fs.ErrNotExist), nil // the restore reports any other error
 }
 
 // archiveFacts is the output of restore --json for the destination of backups.

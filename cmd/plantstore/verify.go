@@ -41,13 +41,12 @@ Each fault is a line on standard output, and the exit code is then 1.`,
 					}
 					return p.verify(ctx, path, backupfile.Verify, "")
 				}
-				if archive, err := p.isArchive(ctx, args[0]); err != nil || archive {
-					return cmp.Or(err, p.verifyArchive(ctx, args[0]))
-				}
-				object, err := p.object(args[0])
+				object, archive, err := p.source(ctx, args[0])
 				switch {
 				case err != nil:
 					return err
+				case archive:
+					return p.verifyArchive(ctx, args[0])
 				case object != nil:
 					return p.verifyObject(ctx, object)
 				}
