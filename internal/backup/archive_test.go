@@ -59,7 +59,7 @@ func (r *copyRig) serve(db string) {
 	r.must(err)
 	r.engine = e
 	r.Service, err = New(Config{
-		DB: db, Destination: r.to, S3: r.s3, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Journal: e, Lag: time.Second,
+		DB: db, Destination: r.to, S3: r.s3, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Engine: e, Lag: time.Second,
 		Record: func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 		Metrics: prometheus.NewRegistry(),
 	})

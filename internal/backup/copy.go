@@ -13,24 +13,6 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
-// Journal is the journal of the store that the process serves.
-type Journal interface {
-	// StartJournal makes each later commit record its changes. It returns the number of the last commit and the history
-	// after it.
-	StartJournal(ctx context.Context) (commits int64, history journal.History, err error)
-
-	// Journal returns commits after a number, in ascending order, until their changes exceed a number of bytes, and the
-	// history before the first of them. Each of them follows the one before.
-	Journal(ctx context.Context, after int64, bytesMax int) (previous journal.History, commits []journal.Commit, err error)
-
-	// JournalEnds calls visit with the number of each recorded commit and the history before it until visit returns false,
-	// the newest first.
-	JournalEnds(ctx context.Context, visit func(number int64, previous journal.History) bool) error
-
-	// TrimJournal makes later commits remove the commits up to a number from the journal.
-	TrimJournal(to int64)
-}
-
 // copier copies the commits of the store to the destination soon after they are made. Its fields belong to the
 // goroutine of run, except for those that mu guards.
 type copier struct {
@@ -57,7 +39,7 @@ type copier struct {
 
 // newCopier returns a copier. The destination may lack all commits in the journal.
 func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
-	_, oldest, err := s.config.Journal.Journal(s.ctx, 0, 0)
+	_, oldest, err := s.config.Engine.Journal(s.ctx, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +193,7 @@ func (c *copier) ship(ctx context.Context) error {
 		}
 	}
 	now, newest := time.Now(), c.commits
-	err := c.service.config.Journal.JournalEnds(ctx, func(number int64, _ journal.History) bool {
+	err := c.service.config.Engine.JournalEnds(ctx, func(number int64, _ journal.History) bool {
 		newest = number
 		return false
 	})
@@ -234,7 +216,7 @@ func (c *copier) ship(ctx context.Context) error {
 // shipSegment copies the next commits in a segment.
 func (c *copier) shipSegment(ctx context.Context) error {
 	s := c.service
-	previous, commits, err := s.config.Journal.Journal(ctx, c.commits, shipBytes)
+	previous, commits, err := s.config.Engine.Journal(ctx, c.commits, shipBytes)
 	if err != nil {
 		return err
 	}
@@ -255,7 +237,7 @@ func (c *copier) shipSegment(ctx context.Context) error {
 		return fmt.Errorf("store a segment: %w", err)
 	}
 	c.setCopied(described.Last, journal.ParseHistory(described.After))
-	s.config.Journal.TrimJournal(c.commits)
+	s.config.Engine.TrimJournal(c.commits)
 	return nil
 }
 
@@ -267,7 +249,7 @@ func (c *copier) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commits, history, err := s.config.Journal.StartJournal(ctx)
+	commits, history, err := s.config.Engine.StartJournal(ctx)
 	if err != nil {
 		return err
 	}
@@ -279,7 +261,7 @@ func (c *copier) start(ctx context.Context) error {
 		return !g.known[e]
 	}
 	if visit(commits, history) {
-		err = s.config.Journal.JournalEnds(ctx, func(number int64, previous journal.History) bool {
+		err = s.config.Engine.JournalEnds(ctx, func(number int64, previous journal.History) bool {
 			return visit(number-1, previous)
 		})
 	}

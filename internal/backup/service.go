@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/s3"
 	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/backupfile"
 )
 
@@ -37,15 +38,15 @@ var (
 
 // Config configures a Service.
 type Config struct {
-	DB          string        // path of the store, which the process serves
-	Destination string        // of the backups: a directory, or s3://BUCKET/PREFIX
-	S3          s3.Config     // server of the bucket
-	Scratch     string        // directory for temporary copies and drills; needs the size of the store
-	Every       time.Duration // between two scheduled backups
-	Keep        int           // number of scheduled backups to keep
-	Journal     Journal       // of the store; unused if Lag is 0
-	Sync        bool          // Sync is used; needs Lag
-	Lag         time.Duration // time within which the destination gets each commit; 0: only backups are made
+	DB          string         // path of the store, which the process serves
+	Destination string         // of the backups: a directory, or s3://BUCKET/PREFIX
+	S3          s3.Config      // server of the bucket
+	Scratch     string         // directory for temporary copies and drills; needs the size of the store
+	Every       time.Duration  // between two scheduled backups
+	Keep        int            // number of scheduled backups to keep
+	Engine      *sqlite.Engine // of the store; unused if Lag is 0
+	Sync        bool           // Sync is used; needs Lag
+	Lag         time.Duration  // time within which the destination gets each commit; 0: only backups are made
 
 	By      audit.Origin      // of the entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
@@ -137,7 +138,7 @@ func New(c Config) (*Service, error) {
 	if c.Lag == 0 {
 		return s, nil
 	}
-	if _, _, err := c.Journal.StartJournal(s.ctx); err != nil { // before the first backup
+	if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
 		return nil, err
 	}
 	s.copier, err = newCopier(s, c.Metrics)

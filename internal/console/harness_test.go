@@ -97,7 +97,7 @@ func startOn(
 	if file != "" {
 		if h.backups, err = backup.New(backup.Config{
 			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
-			Log: log, Metrics: metrics, Journal: h.engine.(backup.Journal), Lag: time.Second,
+			Log: log, Metrics: metrics, Engine: h.engine.(*sqlite.Engine), Lag: time.Second,
 		}); err != nil {
 			t.Fatal(err)
 		}

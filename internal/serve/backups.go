@@ -32,7 +32,7 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	}
 	v.backups, err = backup.New(backup.Config{
 		DB: s.DB.Path, Destination: s.Backup.Dir, S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
-		Every: s.Backup.Every, Keep: s.Backup.Keep, Journal: file, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
+		Every: s.Backup.Every, Keep: s.Backup.Keep, Engine: file, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
 		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
 	})
 	if err != nil { // check has found the usage errors

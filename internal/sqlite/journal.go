@@ -127,7 +127,8 @@ func (e *Engine) trimJournal() error {
 	return e.writer.Run("DELETE FROM plantstore_journal WHERE number <= ?", to)
 }
 
-// StartJournal implements backup.Journal. The journal lasts until StopJournal.
+// StartJournal makes each later commit record its changes, until StopJournal. It returns the number of the last commit
+// and the history after it.
 func (e *Engine) StartJournal(ctx context.Context) (commits int64, history journal.History, err error) {
 	err = e.write(ctx, func() error {
 		if e.recorder.trimmed, err = e.writer.QueryInt(beforeJournal); err != nil {
@@ -158,7 +159,8 @@ func (e *Engine) StopJournal(ctx context.Context) error {
 	})
 }
 
-// Journal implements backup.Journal.
+// Journal returns recorded commits after a number, in ascending order, until their changes exceed a number of bytes, and
+// the history before the first of them. Each of them follows the one before.
 func (e *Engine) Journal(
 	ctx context.Context, after int64, bytesMax int,
 ) (previous journal.History, commits []journal.Commit, err error) {
@@ -188,7 +190,8 @@ func (e *Engine) Journal(
 	return previous, commits, err
 }
 
-// JournalEnds implements backup.Journal.
+// JournalEnds calls visit with the number of each recorded commit and the history before it until visit returns false,
+// the newest first.
 func (e *Engine) JournalEnds(ctx context.Context, visit func(number int64, previous journal.History) bool) error {
 	return e.read(ctx, func(c *sqlite3.Conn) error {
 		for s, err := range c.Rows("SELECT number, previous FROM plantstore_journal ORDER BY number DESC") {
@@ -200,7 +203,7 @@ func (e *Engine) JournalEnds(ctx context.Context, visit func(number int64, previ
 	})
 }
 
-// TrimJournal implements backup.Journal.
+// TrimJournal makes later commits remove the commits up to a number from the journal.
 func (e *Engine) TrimJournal(to int64) {
 	for old := e.recorder.trimTo.Load(); to > old && !e.recorder.trimTo.CompareAndSwap(old, to); {
 		old = e.recorder.trimTo.Load()
