@@ -37,7 +37,7 @@ tools/faults.sh gate
 (cd tools/release && go test -count=1 -short ./...)
 
 # The harnesses that the gate does not run, and the long forms of tests.
-for harness in dialect disk overload replicas webhooks soak tls; do
+for harness in copies dialect disk overload replicas webhooks soak tls; do
 	! changed "^faults/$harness/" || tools/faults.sh short "$harness"
 done
 for package in internal/acme internal/console internal/trace site; do

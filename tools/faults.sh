@@ -19,7 +19,7 @@ gate)
 	calls='(pwrite64|fsync|fdatasync)/EIO/(wal|db|mark)//^1$'
 	run failpoints -test.run "^Test(Control|Commands)$|^TestServer$/30$"
 	run history -seeds 1 -ops 3000 -kills 5
-	run power -images 12
+	run power -test.skip '^TestCopies' -images 12
 	run syscalls -test.run "^Test(Accept|NoAcknowledgementWithoutSync|NoReplayWithoutSync|NoStartWithoutSync|Control|Unready)$|^TestServer$/$calls|^TestCommand$//$calls"
 	;;
 short)
