@@ -111,8 +111,8 @@ func TestBuckets(t *testing.T) {
 	withoutTLS := append(environ, "AWS_ENDPOINT_URL=http://0.0.0.0:1")
 	const (
 		fault      = `no response of the S3 server `
-		inTheClear = `^warning: http://0.0.0.0:1 has no TLS: others on the network can read and change the backup; use https\n` +
-			`plantstore: `
+		inTheClear = `^warning: http://0.0.0.0:1 has no TLS: others on the network can read and change the backup; ` +
+			`use https\nplantstore: `
 	)
 	for _, test := range []struct {
 		before         func()

@@ -159,8 +159,8 @@ func (e *Engine) StopJournal(ctx context.Context) error {
 	})
 }
 
-// Journal returns recorded commits after a number, in ascending order, until their changes exceed a number of bytes, and
-// the history before the first of them. Each of them follows the one before.
+// Journal returns recorded commits after a number, in ascending order, until their changes exceed a number of bytes,
+// and the history before the first of them. Each of them follows the one before.
 func (e *Engine) Journal(
 	ctx context.Context, after int64, bytesMax int,
 ) (previous journal.History, commits []journal.Commit, err error) {
