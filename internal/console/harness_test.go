@@ -95,10 +95,15 @@ func startOn(
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
 	h.audited = sync.OnceFunc(recorder.Close)
 	if file != "" {
-		if h.backups, err = backup.New(backup.Config{
+		c := backup.Config{
 			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
-			Log: log, Metrics: metrics, Engine: h.engine.(*sqlite.Engine), Lag: time.Second,
-		}); err != nil {
+			Log: log, Metrics: metrics,
+		}
+		var ok bool
+		if c.Engine, ok = h.engine.(*sqlite.Engine); ok {
+			c.Lag = time.Second
+		}
+		if h.backups, err = backup.New(c); err != nil {
 			t.Fatal(err)
 		}
 	}
