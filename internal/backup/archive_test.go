@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -685,4 +686,89 @@ func TestClockWasAhead(t *testing.T) {
 	r.wantRestored(time.Time{}, 3)
 	r.must(os.Remove(filepath.Join(r.to, r.segments()[1].name)))
 	r.wantError(time.Time{}, missingText)
+}
+
+// hooked is a destination that calls before a list of segments, and before a file is opened.
+type hooked struct {
+	destination
+
+	before func(list bool)
+}
+
+func (h *hooked) list(ctx context.Context, prefix string) ([]file, error) {
+	files, err := h.destination.list(ctx, prefix)
+	if h.before != nil && strings.HasSuffix(prefix, ".") {
+		h.before(true)
+	}
+	return files, err
+}
+
+func (h *hooked) open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if h.before != nil {
+		h.before(false)
+	}
+	return h.destination.open(ctx, name)
+}
+
+// interpose returns the destination of the service with a hook.
+func (r *copyRig) interpose() *hooked {
+	h := &hooked{destination: r.Service.to}
+	r.Service.to, r.archive.to = h, h
+	return h
+}
+
+// TestShipsDuringList stores a segment just after a merge has listed the segments: no backup is needed.
+func TestShipsDuringList(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(1)
+	r.backup()
+	r.ship()
+	h := r.interpose()
+	h.before = func(list bool) {
+		if list {
+			h.before = nil
+			r.create(1)
+			r.ship()
+		}
+	}
+	r.must(r.mergeOld(t.Context(), time.Now()))
+	if r.backupNeeded() {
+		t.Error("a backup is needed although nothing is missing")
+	}
+}
+
+// TestOverlap stores commits again, with others after them, while a merge reads them: the merged segment ends at the
+// newer backup, and the other one has that end inside.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	backups, err := r.List(t.Context())
+	r.must(err)
+	first := backups[0].Manifest.Commits
+	put := func(from, to int64) {
+		previous, commits, err := r.engine.Journal(t.Context(), first+from-1, 1<<20)
+		r.must(err)
+		var e journal.Encoder
+		s, content, err := e.Encode(r.store, previous, commits[:to-from+1])
+		r.must(err)
+		r.must(r.Service.to.put(t.Context(), s.Name(r.names.segmentPrefix()), content))
+	}
+	r.create(5)
+	put(1, 2)
+	put(3, 5)
+	r.next()
+	r.backup()
+	r.create(5)
+	h := r.interpose()
+	h.before = func(list bool) {
+		if !list {
+			h.before = nil
+			put(3, 10)
+		}
+	}
+	r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
+	r.must(r.Delete(t.Context(), backups[0].Name, r.config.By))
+	r.wantRestored(time.Time{}, 10)
 }

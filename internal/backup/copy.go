@@ -269,7 +269,7 @@ func (c *copier) start(ctx context.Context) error {
 		return err
 	}
 	c.setCopied(commits, history)
-	if !hasBackup && !g.leads(c.copied()) {
+	if !hasBackup && !g.leads(end{commits, history.Short()}) {
 		s.needBackup(commits)
 	}
 	return nil
@@ -292,20 +292,9 @@ func (c *copier) setCopied(commits int64, history journal.History) {
 	c.commits, c.history, c.known = commits, history, true
 }
 
-// copied returns the last commit that the destination has.
-func (c *copier) copied() end {
+// copied returns the last commit that the destination has; known is false before the start.
+func (c *copier) copied() (at end, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return end{c.commits, c.history.Short()}
-}
-
-// checkCopied makes a backup due if no backup and segments lead to the last commit that the destination should have:
-// somebody has removed them.
-func (c *copier) checkCopied(g *graph) {
-	c.mu.Lock()
-	started := c.known
-	c.mu.Unlock()
-	if at := c.copied(); started && !g.leads(at) {
-		c.service.needBackup(at.commits)
-	}
+	return end{c.commits, c.history.Short()}, c.known
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +116,7 @@ func (g *graph) forget(base Backup) {
 }
 
 // findInside finds the ends inside segments at which other segments start or that a backup has. It only reads segments
-// around an end that is not the end of a segment.
+// around such an end.
 func (g *graph) findInside(ctx context.Context) error {
 	wanted := map[end]bool{} // whether a segment starts there
 	for _, b := range g.bases {
@@ -128,7 +127,6 @@ func (g *graph) findInside(ctx context.Context) error {
 	for e := range g.next {
 		wanted[e] = true
 	}
-	maps.DeleteFunc(wanted, func(e end, _ bool) bool { return g.known[e] })
 	for e, starts := range wanted {
 		for _, s := range g.all {
 			if s.First > e.commits || e.commits >= s.Last {

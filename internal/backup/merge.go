@@ -38,11 +38,14 @@ func (s *Service) mergeSegments() {
 
 // mergeOld merges the segments that are old enough at a time. A damaged segment does not keep others from being merged.
 func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
+	at, known := s.copier.copied() // before the list, which may lack later segments
 	g, err := s.graph(ctx)
 	if err != nil {
 		return err
 	}
-	s.copier.checkCopied(g)
+	if known && !g.leads(at) { // somebody has removed backups or segments
+		s.needBackup(at.commits)
+	}
 	old, err := g.superseded(ctx)
 	errs := []error{err, s.deleteSegments(ctx, old)}
 	done := map[string]bool{}
