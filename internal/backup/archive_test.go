@@ -632,16 +632,27 @@ func TestSync(t *testing.T) {
 	r.wantRestored(time.Time{}, 7)
 }
 
-// TestRetentionOfSegments keeps a segment whose commit began just before the oldest backup, and ended after it.
+// TestRetentionOfSegments keeps a segment whose commit began just before the oldest backup, and ended after it, and a
+// segment after that backup, although the clock was set back.
 func TestRetentionOfSegments(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
+	first, err := r.List(t.Context())
+	r.must(err)
 	now := time.Now()
-	r.forge([]time.Time{now.Add(-2 * time.Hour)}, []time.Time{now.Add(-2 * time.Second)})
+	r.forge([]time.Time{now.Add(-3 * time.Hour)}, []time.Time{now.Add(-2 * time.Second)}, []time.Time{now.Add(-2 * time.Hour)})
 	r.removeOld()
-	if all := r.segments(); len(all) != 1 || all[0].To.Before(now.Add(-time.Minute)) {
-		t.Errorf("segments %+v, want the newer one", all)
+	if n := len(r.segments()); n != 3 {
+		t.Errorf("%d segments, want 3: they follow the oldest backup", n)
+	}
+	r.create(2)
+	r.next()
+	r.backup()
+	r.must(r.Delete(t.Context(), first[0].Name, r.config.By))
+	r.removeOld()
+	if all := r.segments(); len(all) != 2 || all[0].To.Before(now.Add(-time.Minute)) {
+		t.Errorf("segments %+v, want the last two", all)
 	}
 }
 

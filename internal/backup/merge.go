@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -160,9 +161,16 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 		return err
 	}
 	var oldest time.Time
+	commits := int64(math.MaxInt64) // of the backup with the fewest
 	for _, b := range files {
-		if !b.Manual && checkTime(b) == nil && (oldest.IsZero() || b.At.Before(oldest)) {
+		if b.Manual || checkTime(b) != nil {
+			continue
+		}
+		if oldest.IsZero() || b.At.Before(oldest) {
 			oldest = b.At
+		}
+		if s.inspect(ctx, &b); b.Fault == nil {
+			commits = min(commits, b.Manifest.Commits)
 		}
 	}
 	all, err := listSegments(ctx, s.to, s.names)
@@ -172,5 +180,7 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	// A commit has the time of its start. A backup that began later may lack it, because it ended after that.
 	const commitMax = time.Hour
 	oldest = oldest.Add(-commitMax)
-	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool { return !g.To.Before(oldest) }))
+	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool {
+		return !g.To.Before(oldest) || g.Last > commits // whose clock was set back
+	}))
 }
