@@ -641,7 +641,8 @@ func TestRetentionOfSegments(t *testing.T) {
 	first, err := r.List(t.Context())
 	r.must(err)
 	now := time.Now()
-	r.forge([]time.Time{now.Add(-3 * time.Hour)}, []time.Time{now.Add(-2 * time.Second)}, []time.Time{now.Add(-2 * time.Hour)})
+	ago := func(d time.Duration) []time.Time { return []time.Time{now.Add(-d)} }
+	r.forge(ago(3*time.Hour), ago(2*time.Second), ago(2*time.Hour))
 	r.removeOld()
 	if n := len(r.segments()); n != 3 {
 		t.Errorf("%d segments, want 3: they follow the oldest backup", n)
