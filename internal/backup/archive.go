@@ -23,7 +23,7 @@ type Archive struct {
 	names series
 
 	mu    sync.Mutex
-	inner map[inner]bool // results of hasEnd, because segments never change; guarded by mu
+	inner map[inner]bool // results of inside, because segments never change; guarded by mu
 }
 
 // inner is an end that a segment may have inside.
@@ -94,7 +94,7 @@ func (a *Archive) Restore(
 		}
 		r.Faults = g.faults
 		for {
-			base, steps, err := g.plan(at)
+			base, steps, err := g.plan(ctx, at)
 			if err != nil {
 				return err
 			}
@@ -135,18 +135,22 @@ func (a *Archive) restore(
 		return r, err
 	}
 	defer in.Close()
-	r = Recovered{Backup: base.Name, Segments: len(steps), At: base.Manifest.MadeAt}
+	r = Recovered{Backup: base.Name, At: base.Manifest.MadeAt}
 	commits := func(to *backupfile.Replay) error {
-		for i, step := range steps {
-			until := at
-			if i < len(steps)-1 {
-				until = time.Time{} // a later step has commits from before that time, so the clock was set back
+		for begun := int64(-1); ; {
+			err := a.repeatAll(ctx, steps, at, to, &r)
+			have, history := to.Commits()
+			if !errors.Is(err, fs.ErrNotExist) || have == begun {
+				return err
 			}
-			if err := a.repeat(ctx, step, until, to, &r); err != nil {
+			// A server has merged segments since the list. The merged one has those commits too.
+			begun = have
+			from := base
+			from.Manifest.Commits, from.Manifest.History = have, history.String()
+			if steps, err = a.stepsAfter(ctx, from, at); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
 	if len(steps) == 0 {
 		commits = nil
@@ -154,6 +158,34 @@ func (a *Archive) restore(
 	got, err := backupfile.RestoreFrom(ctx, in, &base.Manifest, path, replace, progress, commits)
 	r.Commits, r.Plants = got.Commits, got.Plants
 	return r, err
+}
+
+// stepsAfter returns the steps after a backup up to a time; the zero time means the newest commit.
+func (a *Archive) stepsAfter(ctx context.Context, b Backup, at time.Time) (steps []step, err error) {
+	g, err := a.graphOf(ctx, []Backup{b})
+	if err == nil {
+		err = g.setLimit(ctx, at)
+	}
+	if err == nil {
+		steps, _ = g.routeAfter(b).until(at)
+	}
+	return steps, err
+}
+
+// repeatAll repeats the commits of steps up to a time.
+func (a *Archive) repeatAll(
+	ctx context.Context, steps []step, at time.Time, to *backupfile.Replay, r *Recovered,
+) error {
+	for i, step := range steps {
+		until := at
+		if i < len(steps)-1 {
+			until = time.Time{} // a later step has commits from before that time, so the clock was set back
+		}
+		if err := a.repeat(ctx, step, until, to, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // repeat repeats commits of a segment: those after the last one of the store, up to the end of the step and the time.
@@ -167,11 +199,11 @@ func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfi
 	}
 	until := s.until.commits
 	if !at.IsZero() {
-		last, err := lastBefore(content, at)
+		last, err := lastUntil(content, at)
 		if err != nil {
 			return err
 		}
-		until = min(until, last)
+		until = min(until, last.Number)
 	}
 	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
 		have, history := to.Commits()
@@ -189,18 +221,20 @@ func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfi
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.to.location(s.name), err)
 	}
+	r.Segments++
 	return nil
 }
 
-// lastBefore returns the number of the last commit of a segment that began before a time; 0 without one.
-func lastBefore(content []byte, at time.Time) (number int64, err error) {
+// lastUntil returns the last commit of a segment that began before a time, without its changes; the zero value without
+// one.
+func lastUntil(content []byte, at time.Time) (last journal.Commit, err error) {
 	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, _ journal.History) error {
 		if !c.At.After(at) {
-			number = c.Number
+			last.Number, last.At = c.Number, c.At
 		}
 		return nil
 	})
-	return number, err
+	return last, err
 }
 
 // restoreUntil tells how to restore what is whole before a time.
@@ -270,7 +304,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		if err != nil {
 			return err
 		}
-		base, steps, err := g.plan(time.Time{})
+		base, steps, err := g.plan(ctx, time.Time{})
 		v.Commits, v.At = base.Manifest.Commits, base.Manifest.MadeAt
 		if n := len(steps); n > 0 {
 			v.Commits, v.At = steps[n-1].until.commits, steps[n-1].To

@@ -374,8 +374,11 @@ func TestBackupContinues(t *testing.T) {
 	r := newCopyRig(t)
 	r.create(5)
 	r.backup() // before the segment
-	r.create(6)
+	r.create(2)
+	between := time.Now()
+	r.create(4)
 	r.ship()
+	r.wantRestored(between, 7)
 	r.must(r.engine.Close())
 	backups, err := r.List(t.Context())
 	r.must(err)
@@ -484,24 +487,62 @@ func TestLagWhileAway(t *testing.T) {
 	}
 }
 
-// forge stores a segment for each group of times, with a commit at each of them, after the newest backup.
-func (r *copyRig) forge(groups ...[]time.Time) {
+// tip is a commit that others can follow.
+type tip struct {
+	number  int64
+	history journal.History
+}
+
+// newest returns the end of the newest backup.
+func (r *copyRig) newest() tip {
 	r.t.Helper()
 	backups, err := r.List(r.t.Context())
 	r.must(err)
-	number, history := backups[0].Manifest.Commits, journal.ParseHistory(backups[0].Manifest.History)
+	return tip{backups[0].Manifest.Commits, journal.ParseHistory(backups[0].Manifest.History)}
+}
+
+// forge stores a segment for each group of times, with a commit at each of them, after the newest backup.
+func (r *copyRig) forge(groups ...[]time.Time) tip {
+	r.t.Helper()
+	return r.forgeAfter(r.newest(), groups...)
+}
+
+func (r *copyRig) forgeAfter(last tip, groups ...[]time.Time) tip {
+	r.t.Helper()
 	var e journal.Encoder
 	for _, times := range groups {
-		var commits []journal.Commit
-		before := history
+		before, commits := last.history, []journal.Commit(nil)
 		for _, at := range times {
-			number++
-			c := journal.Commit{Number: number, At: at, Changes: journal.ChangedRows(nil)}
-			commits, history = append(commits, c), history.After(&c)
+			c := journal.Commit{Number: last.number + 1, At: at, Changes: journal.ChangedRows(nil)}
+			commits, last = append(commits, c), tip{c.Number, last.history.After(&c)}
 		}
 		s, content, err := e.Encode(r.store, before, commits)
 		r.must(err)
 		r.must(r.Service.to.put(r.t.Context(), s.Name(r.names.segmentPrefix()), content))
+	}
+	return last
+}
+
+// moveBackup changes the time of the newest backup.
+func (r *copyRig) moveBackup(at time.Time) {
+	r.t.Helper()
+	backups, err := r.List(r.t.Context())
+	r.must(err)
+	name := filepath.Join(r.to, r.names.nameAt(at, scheduledEnd))
+	m := backups[0].Manifest
+	m.MadeAt = at
+	text, err := json.Marshal(m)
+	r.must(err)
+	r.must(os.Remove(backups[0].Location + backupfile.ManifestSuffix))
+	r.must(os.Rename(backups[0].Location, name))
+	r.must(os.WriteFile(name+backupfile.ManifestSuffix, text, 0o600))
+}
+
+// wantCommits restores the destination, which must have a commit as its last one.
+func (r *copyRig) wantCommits(at time.Time, last tip) {
+	r.t.Helper()
+	if _, got, err := r.restore(at); err != nil || got.Commits != last.number {
+		r.t.Errorf("restored %d commits, %v, want %d", got.Commits, err, last.number)
 	}
 }
 
@@ -510,9 +551,7 @@ func TestClockChanges(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
-	backups, err := r.List(t.Context())
-	r.must(err)
-	first, begin := backups[0].Manifest.Commits, time.Now().Add(time.Minute).Truncate(time.Second)
+	first, begin := r.newest().number, time.Now().Add(time.Minute).Truncate(time.Second)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	r.forge([]time.Time{at(1), at(2), at(3)}, []time.Time{at(1), at(2)}, []time.Time{at(900)}, []time.Time{at(4)})
 	for _, test := range []struct {
@@ -681,16 +720,8 @@ func TestClockWasAhead(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
-	backups, err := r.List(t.Context())
-	r.must(err)
-	ahead := time.Now().Add(24 * time.Hour)
-	name := filepath.Join(r.to, r.names.nameAt(ahead, scheduledEnd))
-	r.must(os.Rename(backups[0].Location, name))
-	m := backups[0].Manifest
-	m.MadeAt = ahead
-	text, err := json.Marshal(m)
-	r.must(err)
-	r.must(os.WriteFile(name+backupfile.ManifestSuffix, text, 0o600))
+	ahead := time.Now().Add(24 * time.Hour).Truncate(time.Second)
+	r.moveBackup(ahead)
 	for range 3 {
 		r.create(1)
 		r.ship()
@@ -698,26 +729,30 @@ func TestClockWasAhead(t *testing.T) {
 	r.wantRestored(time.Time{}, 3)
 	r.must(os.Remove(filepath.Join(r.to, r.segments()[1].name)))
 	r.wantError(time.Time{}, missingText)
+	r.wantRestored(r.segments()[0].To, 1) // as the error says
+	r.must(os.Remove(filepath.Join(r.to, r.segments()[0].name)))
+	r.wantError(time.Time{}, missingText)
+	r.wantRestored(ahead, 0)
 }
 
 // hooked is a destination that calls before a list of segments, and before a file is opened.
 type hooked struct {
 	destination
 
-	before func(list bool)
+	before func(name string) // of the file; the prefix of segments for a list
 }
 
 func (h *hooked) list(ctx context.Context, prefix string) ([]file, error) {
 	files, err := h.destination.list(ctx, prefix)
 	if h.before != nil && strings.HasSuffix(prefix, ".") {
-		h.before(true)
+		h.before(prefix)
 	}
 	return files, err
 }
 
 func (h *hooked) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if h.before != nil {
-		h.before(false)
+		h.before(name)
 	}
 	return h.destination.open(ctx, name)
 }
@@ -737,8 +772,8 @@ func TestShipsDuringList(t *testing.T) {
 	r.backup()
 	r.ship()
 	h := r.interpose()
-	h.before = func(list bool) {
-		if list {
+	h.before = func(name string) {
+		if name == r.names.segmentPrefix() {
 			h.before = nil
 			r.create(1)
 			r.ship()
@@ -774,8 +809,8 @@ func TestOverlap(t *testing.T) {
 	r.backup()
 	r.create(5)
 	h := r.interpose()
-	h.before = func(list bool) {
-		if !list {
+	h.before = func(name string) {
+		if name != r.names.segmentPrefix() {
 			h.before = nil
 			put(3, 10)
 		}
@@ -783,4 +818,34 @@ func TestOverlap(t *testing.T) {
 	r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
 	r.must(r.Delete(t.Context(), backups[0].Name, r.config.By))
 	r.wantRestored(time.Time{}, 10)
+}
+
+// TestMergeDuringRestore merges segments each time that a restore has listed them and reads the backup.
+func TestMergeDuringRestore(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	create := func() {
+		for range 3 {
+			r.create(1)
+			r.ship()
+		}
+	}
+	create()
+	at := time.Now()
+	h := r.interpose()
+	h.before = func(name string) {
+		if _, isBackup := r.names.named(name); isBackup {
+			saved := h.before
+			h.before = nil
+			at = at.Add(24 * time.Hour)
+			r.must(r.mergeOld(t.Context(), at))
+			create()
+			h.before = saved
+		}
+	}
+	got, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), time.Time{}, false, nil)
+	if err != nil || got.Plants != 6 {
+		t.Errorf("restored %d plants, %v, want 6", got.Plants, err)
+	}
 }

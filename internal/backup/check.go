@@ -31,9 +31,9 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	path := filepath.Join(s.scratch, "restored.db")
 	progress := s.steps(j)
 	err = retryMissing(func() error {
-		g, err := s.archive.graphOf(s.ctx, []Backup{b})
+		steps, err := s.archive.stepsAfter(s.ctx, b, time.Time{})
 		if err == nil {
-			_, err = s.archive.restore(s.ctx, b, g.steps(b), path, time.Time{}, false, progress("restore"))
+			_, err = s.archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
 		}
 		return err
 	})

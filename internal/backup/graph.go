@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,10 +21,13 @@ type graph struct {
 	faults  []string  // of the other ones
 	all     []segment // sorted by their first commits, the longest first
 
-	next   map[end][]segment // those that start at an end or have it inside
-	known  map[end]bool      // the ends of segments, and those that were found inside one
-	exits  map[string][]end  // inside a segment, by its name, at which another one starts
-	routes map[end]*route    // that were found
+	next  map[end][]segment // those that start at an end or have it inside
+	known map[end]bool      // the ends of segments, and those that were found inside one
+	exits map[string][]end  // inside a segment, by its name, at which another one starts
+
+	limit  time.Time                 // of the routes
+	last   map[string]journal.Commit // up to limit, of segments that have later commits too, without the changes
+	routes map[end]*route            // that were found
 }
 
 // end is a commit with the short history after it.
@@ -54,7 +58,7 @@ type step struct {
 type route struct {
 	step step
 	next *route
-	to   time.Time // the latest time that it reaches
+	to   time.Time // of the latest commit up to the limit; zero: none
 }
 
 // graph reads the lists of a destination. The error is that it has no complete backup, or backups of several stores.
@@ -127,21 +131,16 @@ func (g *graph) findInside(ctx context.Context) error {
 	for e := range g.next {
 		wanted[e] = true
 	}
-	for e, starts := range wanted {
-		for _, s := range g.all {
-			if s.First > e.commits || e.commits >= s.Last {
-				continue
-			}
-			has, err := g.archive.hasEnd(ctx, s, e)
-			if err != nil {
-				return err
-			}
-			if !has {
-				continue
-			}
+	ends := slices.Collect(maps.Keys(wanted))
+	for _, s := range g.all {
+		inside, err := g.archive.inside(ctx, s, ends)
+		if err != nil {
+			return err
+		}
+		for _, e := range inside {
 			g.known[e] = true
 			g.next[e] = append(g.next[e], s)
-			if starts {
+			if wanted[e] {
 				g.exits[s.name] = append(g.exits[s.name], e)
 			}
 		}
@@ -149,41 +148,50 @@ func (g *graph) findInside(ctx context.Context) error {
 	return nil
 }
 
-// hasEnd reports whether a commit of a segment has that history after it. A damaged segment has none.
-func (a *Archive) hasEnd(ctx context.Context, s segment, e end) (has bool, err error) {
-	key := inner{s.name, e}
+// inside returns those of the ends that a segment has between two commits. A damaged segment has those before the
+// damage.
+func (a *Archive) inside(ctx context.Context, s segment, ends []end) (inside []end, err error) {
+	unknown := map[end]bool{}
 	a.mu.Lock()
-	has, known := a.inner[key]
+	for _, e := range ends {
+		if e.commits < s.First || e.commits >= s.Last {
+			continue
+		}
+		has, known := a.inner[inner{s.name, e}]
+		if !known {
+			unknown[e] = true
+		} else if has {
+			inside = append(inside, e)
+		}
+	}
 	a.mu.Unlock()
-	if known {
-		return has, nil
+	if len(unknown) == 0 {
+		return inside, nil
 	}
 	content, err := readSegment(ctx, a.to, s)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
-		if c.Number < e.commits {
-			return nil
+		if e := (end{c.Number, after.Short()}); unknown[e] {
+			inside = append(inside, e)
 		}
-		has = after.Short() == e.history
-		return errFound
+		return nil
 	})
-	if err != nil && !errors.Is(err, errFound) && !errors.Is(err, journal.ErrDamaged) {
-		return false, err
+	if err != nil && !errors.Is(err, journal.ErrDamaged) {
+		return nil, err
 	}
 	const innerMax = 10_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.inner) == innerMax {
+	if len(a.inner) > innerMax {
 		clear(a.inner)
 	}
-	a.inner[key] = has
-	return has, nil
+	for e := range unknown {
+		a.inner[inner{s.name, e}] = slices.Contains(inside, e)
+	}
+	return inside, nil
 }
-
-// errFound ends journal.Read.
-var errFound = errors.New("found")
 
 // after calls visit with each step that can follow an end.
 func (g *graph) after(from end, visit func(step)) {
@@ -197,21 +205,19 @@ func (g *graph) after(from end, visit func(step)) {
 	}
 }
 
-// follow returns the route after an end that leads to the latest time up to at; the zero time means any time.
-func (g *graph) follow(from end, at time.Time) *route {
+// follow returns the route after an end that leads to the latest commit up to the limit.
+func (g *graph) follow(from end) *route {
 	if found := g.routes[from]; found != nil {
 		return found
 	}
 	best := &route{}
 	g.after(from, func(s step) {
-		r := &route{s, g.follow(s.until, at), time.Time{}}
-		switch {
-		case at.IsZero() || !s.To.After(at):
-			r.to = later(r.next.to, s.To)
-		case !s.From.After(at):
-			r.to = at
-		default:
-			r.to = r.next.to
+		r := &route{step: s, next: g.follow(s.until)}
+		r.to = r.next.to
+		if last, split := g.last[s.name]; !split && !s.To.After(g.limit) {
+			r.to = later(r.to, s.To)
+		} else if last.Number > from.commits {
+			r.to = later(r.to, last.At)
 		}
 		if best.step.name == "" || r.to.After(best.to) {
 			best = r
@@ -221,26 +227,37 @@ func (g *graph) follow(from end, at time.Time) *route {
 	return best
 }
 
-// steps returns the steps of the route after a backup to the newest commit.
-func (g *graph) steps(b Backup) (steps []step) {
-	g.routes = map[end]*route{}
-	return g.routeAfter(b, time.Time{}).steps()
-}
-
-func (r *route) steps() (steps []step) {
-	for ; r.step.name != ""; r = r.next {
-		steps = append(steps, r.step)
+// setLimit sets the limit of the routes: a time, or without one a minute from now, because the clock was ahead when a
+// later commit was made.
+func (g *graph) setLimit(ctx context.Context, at time.Time) error {
+	if at.IsZero() {
+		at = time.Now().Add(clockSkew)
 	}
-	return steps
+	g.limit, g.last, g.routes = at, map[string]journal.Commit{}, map[end]*route{}
+	for _, s := range g.all {
+		if s.From.After(at) || !s.To.After(at) {
+			continue
+		}
+		content, err := readSegment(ctx, g.archive.to, s)
+		if err == nil {
+			g.last[s.name], err = lastUntil(content, at)
+		}
+		if errors.Is(err, journal.ErrDamaged) { // the restore will tell it
+			g.last[s.name] = journal.Commit{Number: s.Last, At: at}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // routeAfter is follow for a backup. No step follows one whose commits are not recorded.
-func (g *graph) routeAfter(b Backup, at time.Time) *route {
+func (g *graph) routeAfter(b Backup) *route {
 	e, ok := endOfBackup(b)
 	if !ok {
 		return &route{}
 	}
-	return g.follow(e, at)
+	return g.follow(e)
 }
 
 func later(a, b time.Time) time.Time {
@@ -252,18 +269,19 @@ func later(a, b time.Time) time.Time {
 
 // plan returns the backup and the segments that lead to the latest time up to at; the zero time means the newest
 // commit. The error tells that the state at that time is not known.
-func (g *graph) plan(at time.Time) (base Backup, steps []step, err error) {
-	g.routes = map[end]*route{}
+func (g *graph) plan(ctx context.Context, at time.Time) (base Backup, steps []step, err error) {
+	if err := g.setLimit(ctx, at); err != nil {
+		return base, nil, err
+	}
 	var best *route
 	reached := time.Time{}
 	for _, b := range g.bases { // of several that reach the same time, the newest
-		if !at.IsZero() && b.Manifest.MadeAt.After(at) {
-			continue
-		}
-		r := g.routeAfter(b, at)
+		r := g.routeAfter(b)
 		to := r.to
-		if checkTime(b) == nil { // else the clock was ahead
+		if !b.Manifest.MadeAt.After(g.limit) {
 			to = later(b.Manifest.MadeAt, to)
+		} else if !at.IsZero() && to.IsZero() { // else the clock was ahead
+			continue
 		}
 		if best == nil || to.After(reached) {
 			base, best, reached = b, r, to
@@ -272,39 +290,63 @@ func (g *graph) plan(at time.Time) (base Backup, steps []step, err error) {
 	if best == nil {
 		return base, nil, fmt.Errorf("%s has no complete backup from before that time", g.archive.to.location(""))
 	}
-	steps = best.steps()
+	steps, next := best.until(at)
+	reached = base.Manifest.MadeAt
 	whole, _ := endOfBackup(base)
-	if n := len(steps); n > 0 {
-		whole = steps[n-1].until
+	if len(steps) > 0 {
+		last := steps[len(steps)-1]
+		whole, reached = last.until, last.To
+		if commit, split := g.last[last.name]; split {
+			reached = commit.At
+		}
 	}
-	cut := false
-	for n := len(steps); n > 0 && !at.IsZero() && steps[n-1].From.After(at); n-- {
-		steps, cut = steps[:n-1], true
+	if !at.IsZero() && !at.After(reached) {
+		return base, steps, nil
 	}
-	if n := len(steps); cut || n > 0 && !at.IsZero() && steps[n-1].To.After(at) {
-		return base, steps, nil // the next commit began after that time
-	}
-	return base, steps, g.checkEnd(base, whole, reached, at)
+	return base, steps, g.checkEnd(base, whole, reached, next)
 }
 
-// checkEnd returns an error if commits may be missing between the end of all known steps and a time: a later backup or
-// segment does not follow from anything that is known.
-func (g *graph) checkEnd(base Backup, whole end, reached, at time.Time) error {
-	if !at.IsZero() && !at.After(reached) {
-		return nil
+// until returns the steps that have a commit up to a time, the limit; the zero time means all. next is not zero if the
+// route goes on: it has a commit between the time and next.
+func (r *route) until(at time.Time) (steps []step, next time.Time) {
+	for ; r.step.name != "" && (at.IsZero() || !r.to.IsZero()); r = r.next {
+		steps = append(steps, r.step)
 	}
+	next = r.step.To
+	if n := len(steps); n > 0 && !at.IsZero() && steps[n-1].To.After(at) {
+		next = steps[n-1].To
+	}
+	return steps, next
+}
+
+// checkEnd returns an error if commits may be missing after the end of the steps, which was reached at a time: a later
+// backup or segment does not follow from anything that is known. If next is not zero, the route goes on, and only those
+// from before it count.
+func (g *graph) checkEnd(base Backup, whole end, reached, next time.Time) error {
 	unexplained := func(name string) error {
 		return fmt.Errorf("%s: the commits before it are missing; %s", g.archive.to.location(name), restoreUntil(reached))
 	}
+	beyond := func(at time.Time) bool { return !next.IsZero() && !at.Before(next) }
+	follows := map[string]bool{} // segments, a backup
+	for _, b := range g.bases {
+		if e, recorded := endOfBackup(b); recorded {
+			for _, s := range g.next[e] {
+				follows[s.name] = true
+			}
+		}
+	}
+	ahead := reached.After(g.limit) // the clock was
 	for _, s := range g.all {
-		if start := startOf(s); s.To.After(reached) && !g.isBackup(start) && !g.known[start] {
+		later := s.To.After(reached) || ahead && s.First-1 > whole.commits
+		if later && !beyond(s.From) && !follows[s.name] && !g.known[startOf(s)] {
 			return unexplained(s.name)
 		}
 	}
 	for _, b := range g.bases {
 		e, recorded := endOfBackup(b)
 		same := b.Name == base.Name || e == whole || !recorded && e.commits == whole.commits
-		if b.Manifest.MadeAt.After(reached) && !same && (!recorded || !g.known[e]) {
+		later := b.Manifest.MadeAt.After(reached) && !beyond(b.Manifest.MadeAt)
+		if later && !same && (!recorded || !g.known[e]) {
 			return unexplained(b.Name)
 		}
 	}

@@ -74,19 +74,20 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 func (g *graph) superseded(ctx context.Context) (old []segment, err error) {
 	for i, long := range g.all {
 		var parts []segment
+		var ends []end
 		for _, s := range g.all[i+1:] { // sorted
 			if s.First > long.Last {
 				break
 			}
-			if s.Last > long.Last || s.Last-s.First == long.Last-long.First {
-				continue
-			}
-			has, errRead := g.archive.hasEnd(ctx, long, endOf(s))
-			err = errors.Join(err, errRead)
-			if has {
-				parts = append(parts, s)
+			if s.Last <= long.Last && s.Last-s.First < long.Last-long.First {
+				parts, ends = append(parts, s), append(ends, endOf(s))
 			}
 		}
+		inside, errRead := g.archive.inside(ctx, long, ends)
+		err = errors.Join(err, errRead)
+		parts = slices.DeleteFunc(parts, func(s segment) bool {
+			return endOf(s) != endOf(long) && !slices.Contains(inside, endOf(s))
+		})
 		if len(parts) == 0 {
 			continue
 		}

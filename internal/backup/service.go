@@ -319,9 +319,11 @@ var (
 	errFuture     = errors.New("its name has a time in the future")
 )
 
+// clockSkew is how far the clock may have been set back without notice.
+const clockSkew = time.Minute
+
 // checkTime returns an error if the time in the name of a backup is in the future.
 func checkTime(b Backup) error {
-	const clockSkew = time.Minute // the clock may have been set back
 	if time.Until(b.At) > clockSkew {
 		return errFuture
 	}
