@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -41,22 +40,15 @@ func created(name string) answer {
 func (s *testServer) createWith(t *testing.T, credential string, id int, name string) answer {
 	t.Helper()
 	body := fmt.Sprintf(`{"id":%d,"name":%q}`, id, name)
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.url+"/plants", strings.NewReader(body))
+	r, err := newCreate(context.Background(), s.url, credential, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+credential)
-	r.Header.Set("Content-Type", "application/json")
-	res, err := httpClient(1).Do(r)
+	got, err := send(httpClient(1), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{res.StatusCode, res.Header.Get("Www-Authenticate"), string(text)}
+	return answer{got.status, got.header.Get("Www-Authenticate"), got.body}
 }
 
 // awaitAnswer repeats a create until its response is the wanted one, and returns the time on a stopwatch until the last

@@ -67,7 +67,7 @@ func (c *keptConn) want(t *testing.T, status int, method, path, token, body stri
 	var got reply
 	err := within(waitMax, func() (_ bool, err error) {
 		got, err = c.send(method, path, token, body)
-		return !isUnknown(got.body), err
+		return !asksAgain(got.body), err
 	})
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)

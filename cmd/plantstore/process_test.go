@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"plantstore/internal/config"
-	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -238,35 +236,52 @@ func httpClient(clients int) *http.Client {
 	return &http.Client{Timeout: waitMax, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 }
 
-// post sends a plant and returns the status and body of the response. It repeats the request while the outcome is
-// unknown, as a client does: the disk of a busy machine can take longer than the answer timeout.
-func post(ctx context.Context, c *http.Client, url, token, body string) (status int, text string, err error) {
-	errWait := within(waitMax, func() (bool, error) {
-		status, text, err = postOnce(ctx, c, url, token, body)
-		return !isUnknown(text), err
-	})
-	return status, text, errWait
-}
-
-// isUnknown reports whether the body of a response says that the outcome of a create is unknown.
-func isUnknown(body string) bool {
-	return strings.HasPrefix(body, fmt.Sprintf(`{"error":%d,`, plant.CodeOutcomeUnknown))
-}
-
-func postOnce(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {
+// newCreate returns a request to create a plant.
+func newCreate(ctx context.Context, url, token, body string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
-	response, err := c.Do(r)
+	return r, nil
+}
+
+// post sends a plant and returns the status and body of the response, like send.
+func post(ctx context.Context, c *http.Client, url, token, body string) (status int, text string, err error) {
+	r, err := newCreate(ctx, url, token, body)
 	if err != nil {
 		return 0, "", err
 	}
-	text, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(text), errors.Join(err, response.Body.Close())
+	got, err := send(c, r)
+	return got.status, got.body, err
 }
+
+// send sends a create and returns the response. It repeats the request while the response asks for that, as a client
+// does: the disk of a busy machine can take longer than the answer timeout.
+func send(c *http.Client, r *http.Request) (got reply, err error) {
+	err = within(waitMax, func() (_ bool, err error) {
+		got, err = sendOnce(c, r)
+		return !asksAgain(got.body), err
+	})
+	return got, err
+}
+
+func sendOnce(c *http.Client, r *http.Request) (got reply, err error) {
+	if r.Body, err = r.GetBody(); err != nil {
+		return got, err
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		return got, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(body)}, err
+}
+
+// asksAgain reports whether the body of a response asks for the same request again.
+func asksAgain(body string) bool { return strings.Contains(body, "send it again") }
 
 func writeFileText(t *testing.T, path, text string) {
 	t.Helper()

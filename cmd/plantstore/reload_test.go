@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -93,22 +92,18 @@ func (s *reloadedServer) send(
 	t *testing.T, c *http.Client, body string, header ...string,
 ) (status int, headers http.Header) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/plants", strings.NewReader(body))
+	r, err := newCreate(t.Context(), s.url, s.token, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
-	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := c.Do(r)
+	got, err := send(c, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, res.Body)
-	_ = res.Body.Close()
-	return res.StatusCode, res.Header
+	return got.status, got.header
 }
 
 // TestReload changes the settings of a running server by SIGHUP. An open connection stays open.

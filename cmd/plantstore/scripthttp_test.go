@@ -16,13 +16,21 @@ import (
 )
 
 func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
-	status, body, err := post(context.Background(), http.DefaultClient, args[1], args[2], args[3])
+	r, err := newCreate(context.Background(), args[1], args[2], args[3])
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(ts.Stdout(), body)
-	if strconv.Itoa(status) != args[0] {
-		return fmt.Errorf("status %d, want %s: %s", status, args[0], body)
+	send := send
+	if args[0] == "503" {
+		send = sendOnce
+	}
+	got, err := send(http.DefaultClient, r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(ts.Stdout(), got.body)
+	if strconv.Itoa(got.status) != args[0] {
+		return fmt.Errorf("status %d, want %s: %s", got.status, args[0], got.body)
 	}
 	return nil
 }
