@@ -39,7 +39,7 @@ func FuzzStoreFiles(f *testing.F) {
 			t.Skip()
 		}
 		changed := edited(original, edits)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		dir := t.TempDir()
 		path := filepath.Join(dir, "plants.db")
