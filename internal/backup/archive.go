@@ -137,6 +137,7 @@ func (a *Archive) restore(
 	defer in.Close()
 	r = Recovered{Backup: base.Name, At: base.Manifest.MadeAt}
 	commits := func(to *backupfile.Replay) error {
+		last := steps[len(steps)-1].until.commits
 		for begun := int64(-1); ; {
 			err := a.repeatAll(ctx, steps, at, to, &r)
 			have, history := to.Commits()
@@ -147,9 +148,14 @@ func (a *Archive) restore(
 			begun = have
 			from := base
 			from.Manifest.Commits, from.Manifest.History = have, history.String()
-			if steps, err = a.stepsAfter(ctx, from, at); err != nil {
+			again, errList := a.stepsAfter(ctx, from, at)
+			if errList != nil {
+				return errList
+			}
+			if len(again) == 0 || again[len(again)-1].until.commits < last { // it has removed some
 				return err
 			}
+			steps = again
 		}
 	}
 	if len(steps) == 0 {

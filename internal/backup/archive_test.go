@@ -849,3 +849,26 @@ func TestMergeDuringRestore(t *testing.T) {
 		t.Errorf("restored %d plants, %v, want 6", got.Plants, err)
 	}
 }
+
+// TestRemovedDuringRestore removes a segment while a restore reads the backup.
+func TestRemovedDuringRestore(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	for range 3 {
+		r.create(1)
+		r.ship()
+	}
+	removed := filepath.Join(r.to, r.segments()[0].name)
+	h := r.interpose()
+	h.before = func(name string) {
+		if _, isBackup := r.names.named(name); isBackup {
+			h.before = nil
+			r.must(os.Remove(removed))
+		}
+	}
+	_, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), time.Time{}, false, nil)
+	if err == nil || !strings.Contains(err.Error(), missingText) {
+		t.Errorf("restore: %v, want an error with %q", err, missingText)
+	}
+}
