@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ type route struct {
 	step step
 	next *route
 	to   time.Time // of the latest commit up to the limit; zero: none
+	last time.Time // of the latest commit
 }
 
 // graph reads the lists of a destination. The error is that it has no complete backup, or backups of several stores.
@@ -213,13 +215,15 @@ func (g *graph) follow(from end) *route {
 	best := &route{}
 	g.after(from, func(s step) {
 		r := &route{step: s, next: g.follow(s.until)}
-		r.to = r.next.to
+		// The times may be those of commits after the exit of the step. A route from there has the segment too.
+		r.to, r.last = r.next.to, later(r.next.last, s.To)
 		if last, split := g.last[s.name]; !split && !s.To.After(g.limit) {
 			r.to = later(r.to, s.To)
 		} else if last.Number > from.commits {
 			r.to = later(r.to, last.At)
 		}
-		if best.step.name == "" || r.to.After(best.to) {
+		// Without a commit up to the limit, or with the same one, the route may still have more.
+		if best.step.name == "" || cmp.Or(r.to.Compare(best.to), r.last.Compare(best.last)) > 0 {
 			best = r
 		}
 	})
@@ -291,7 +295,9 @@ func (g *graph) plan(ctx context.Context, at time.Time) (base Backup, steps []st
 		return base, nil, fmt.Errorf("%s has no complete backup from before that time", g.archive.to.location(""))
 	}
 	steps, next := best.until(at)
-	reached = base.Manifest.MadeAt
+	if reached = base.Manifest.MadeAt; reached.After(g.limit) {
+		reached = time.Time{} // the clock was ahead
+	}
 	whole, _ := endOfBackup(base)
 	if len(steps) > 0 {
 		last := steps[len(steps)-1]
@@ -320,25 +326,29 @@ func (r *route) until(at time.Time) (steps []step, next time.Time) {
 }
 
 // checkEnd returns an error if commits may be missing after the end of the steps, which was reached at a time: a later
-// backup or segment does not follow from anything that is known. If next is not zero, the route goes on, and only those
-// from before it count.
+// backup or segment does not follow from what is known up to there. If next is not zero, the route goes on, and only
+// those from before it count.
 func (g *graph) checkEnd(base Backup, whole end, reached, next time.Time) error {
+	made := base.Manifest.MadeAt
 	unexplained := func(name string) error {
-		return fmt.Errorf("%s: the commits before it are missing; %s", g.archive.to.location(name), restoreUntil(reached))
+		until := reached
+		if until.IsZero() {
+			until = made
+		}
+		return fmt.Errorf("%s: the commits before it are missing; %s", g.archive.to.location(name), restoreUntil(until))
 	}
 	beyond := func(at time.Time) bool { return !next.IsZero() && !at.Before(next) }
-	follows := map[string]bool{} // segments, a backup
-	for _, b := range g.bases {
-		if e, recorded := endOfBackup(b); recorded {
-			for _, s := range g.next[e] {
-				follows[s.name] = true
-			}
+	follows := map[string]bool{}
+	for e := range g.reach(func(b Backup) bool { return b.Name == base.Name || !b.Manifest.MadeAt.After(reached) }) {
+		for _, s := range g.next[e] {
+			follows[s.name] = true
 		}
 	}
-	ahead := reached.After(g.limit) // the clock was
 	for _, s := range g.all {
-		later := s.To.After(reached) || ahead && s.First-1 > whole.commits
-		if later && !beyond(s.From) && !follows[s.name] && !g.known[startOf(s)] {
+		follows := follows[s.name] || s.From.After(g.limit) && g.known[startOf(s)]
+		// After the clock was set back, a segment from before the time of the backup can be later.
+		later := s.To.After(reached) && (s.To.After(made) || s.First-1 > whole.commits)
+		if later && !follows && !beyond(s.From) {
 			return unexplained(s.name)
 		}
 	}
@@ -359,20 +369,22 @@ func (g *graph) isBackup(e end) bool {
 }
 
 // leads reports whether a backup and segments lead to an end.
-func (g *graph) leads(to end) (found bool) {
-	seen := map[end]bool{}
+func (g *graph) leads(to end) bool { return g.reach(func(Backup) bool { return true })[to] }
+
+// reach returns the ends that those backups which satisfy a condition, and segments, lead to.
+func (g *graph) reach(from func(Backup) bool) (ends map[end]bool) {
+	ends = map[end]bool{}
 	var visit func(e end)
 	visit = func(e end) {
-		found = found || e == to
-		if !seen[e] && !found {
-			seen[e] = true
+		if !ends[e] {
+			ends[e] = true
 			g.after(e, func(s step) { visit(s.until) })
 		}
 	}
 	for _, b := range g.bases {
-		if e, ok := endOfBackup(b); ok {
+		if e, recorded := endOfBackup(b); recorded && from(b) {
 			visit(e)
 		}
 	}
-	return found
+	return ends
 }

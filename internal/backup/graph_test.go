@@ -2,12 +2,14 @@ package backup
 
 import (
 	"bytes"
+	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/journal"
 )
 
@@ -178,36 +180,141 @@ func (f *forks) store() {
 // check finds the route to a time.
 func (f *forks) check(seed uint64, at time.Time) {
 	f.t.Helper()
-	a := newArchive(f.Service.to, f.names)
-	g, err := a.graph(f.t.Context())
-	f.must(err)
-	base, steps, err := g.plan(f.t.Context(), at)
-	if err != nil {
-		f.t.Errorf("seed %d, %v: %v", seed, at, err)
-		return
-	}
-	got, want := f.all[0].tip, f.all[0]
+	want := f.all[0]
 	for _, c := range f.all {
 		if (at.IsZero() || !c.at.After(at)) && c.at.After(want.at) {
 			want = c
 		}
 	}
-	if got.number != base.Manifest.Commits {
-		f.t.Fatalf("the route begins with %s", base.Name)
+	if got, err := f.planned(at); err != nil || got != want.tip {
+		f.t.Errorf("seed %d, %v: a restore would reach commit %v, %v, want %v", seed, at, got, err, want.tip)
 	}
+}
+
+// planned returns the commit that a restore would reach, also with a backup of addBackup.
+func (r *copyRig) planned(at time.Time) (got tip, err error) {
+	r.t.Helper()
+	a := newArchive(r.Service.to, r.names)
+	g, err := a.graph(r.t.Context())
+	r.must(err)
+	base, steps, err := g.plan(r.t.Context(), at)
+	if err != nil {
+		return got, err
+	}
+	got = tip{base.Manifest.Commits, journal.ParseHistory(base.Manifest.History)}
 	for i, s := range steps {
 		last := i == len(steps)-1
-		content, err := a.check(f.t.Context(), s.segment)
-		f.must(err)
+		content, err := a.check(r.t.Context(), s.segment)
+		r.must(err)
 		_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
 			if c.Number > got.number && c.Number <= s.until.commits && (!last || at.IsZero() || !c.At.After(at)) {
 				got = tip{c.Number, after}
 			}
 			return nil
 		})
-		f.must(err)
+		r.must(err)
 	}
-	if got != want.tip {
-		f.t.Errorf("seed %d, %v: reached commit %v, want %v", seed, at, got, want.tip)
+	return got, nil
+}
+
+// addBackup stores a copy of the newest backup with the manifest of one that was made at a time after a commit.
+func (r *copyRig) addBackup(last tip, at time.Time) {
+	r.t.Helper()
+	backups, err := r.List(r.t.Context())
+	r.must(err)
+	content, err := os.ReadFile(backups[0].Location)
+	r.must(err)
+	m := backups[0].Manifest
+	m.MadeAt, m.Commits, m.History = at, last.number, last.history.String()
+	text, err := json.Marshal(m)
+	r.must(err)
+	path := filepath.Join(r.to, r.names.nameAt(at, scheduledEnd))
+	r.must(os.WriteFile(path, content, 0o600))
+	r.must(os.WriteFile(path+backupfile.ManifestSuffix, text, 0o600))
+}
+
+// TestGapBeforeBackup asks for a time at which a commit is missing, before a backup that ends inside a segment.
+func TestGapBeforeBackup(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.create(1)
+	r.ship()
+	lost := r.segments()[1]
+	r.create(3)
+	at := time.Now()
+	r.next()
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.wantRestored(at, 5)
+	r.must(os.Remove(filepath.Join(r.to, lost.name)))
+	r.wantRestored(time.Time{}, 6)
+	r.wantError(at, missingText)
+}
+
+// TestUndoOfUndo goes on from a future whose first commits the retention removes. A time before the next backup needs
+// them.
+func TestUndoOfUndo(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	begin := time.Now().Add(-100 * time.Hour).Truncate(time.Hour)
+	r.moveBackup(begin)
+	zero := r.newest()
+	at := func(hour int) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
+	undone := r.forge([]time.Time{at(1)}, []time.Time{at(2), at(2), at(2)})
+	other := r.forgeAfter(zero, []time.Time{at(3)})
+	r.addBackup(other, at(24))
+	r.forgeAfter(other, []time.Time{at(25)})
+	last := r.forgeAfter(undone, []time.Time{at(30)}, []time.Time{at(40)})
+	r.addBackup(last, at(48))
+	for range 2 {
+		if got, err := r.planned(time.Time{}); err != nil || got != last {
+			t.Errorf("a restore would reach commit %v, %v, want %v", got, err, last)
+		}
+		r.removeOld()
+	}
+	if got, err := r.planned(at(45)); err == nil {
+		t.Errorf("a restore would reach commit %v, want an error", got)
+	}
+}
+
+// TestRestoreBehind restores newest commits that lie ahead of the clock.
+func TestRestoreBehind(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	times := make([]time.Time, 11)
+	for i := range times {
+		times[i] = time.Now().Add(10*time.Minute + time.Duration(i)*time.Second)
+	}
+	second := r.forge(times[:2])
+	r.forge(times[:5]) // a server was killed
+	r.wantCommits(time.Time{}, r.forgeAfter(second, times[2:10]))
+	r.wantCommits(time.Time{}, r.forgeAfter(second, times[10:]))
+}
+
+// TestClockWasSetBackAtBackup keeps a segment from before a backup, which has its commits. Then the clock is set back.
+func TestClockWasSetBackAtBackup(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	made := time.Now().Add(-10 * time.Hour).Truncate(time.Second)
+	ago := func(minutes int) []time.Time { return []time.Time{made.Add(-time.Duration(minutes) * time.Minute)} }
+	before := r.forge(ago(90), ago(30), ago(6))
+	first, err := r.List(t.Context())
+	r.must(err)
+	r.addBackup(before, made)
+	r.must(r.Delete(t.Context(), first[0].Name, r.config.By))
+	r.removeOld()
+	if n := len(r.segments()); n != 2 {
+		t.Fatalf("%d segments, want 2", n)
+	}
+	want := r.forgeAfter(before, ago(42))
+	if got, err := r.planned(time.Time{}); err != nil || got != want {
+		t.Errorf("a restore would reach commit %v, %v, want %v", got, err, want)
 	}
 }
