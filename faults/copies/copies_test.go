@@ -160,7 +160,14 @@ type machine struct {
 func newMachine(t *testing.T, program string, random *rand.Rand, sync bool) *machine {
 	t.Helper()
 	m := emptyMachine(t, program, random, sync)
-	if err := m.start(t, nil); err != nil {
+	m.serve(t)
+	return m
+}
+
+// serve starts the server, waits until the destination has a backup, and starts the load.
+func (m *machine) serve(t *testing.T, flags ...string) {
+	t.Helper()
+	if err := m.start(t, nil, flags...); err != nil {
 		t.Fatal(err)
 	}
 	rig.Within(t, time.Minute, 10*time.Millisecond, "the destination has a backup", func() bool {
@@ -168,7 +175,6 @@ func newMachine(t *testing.T, program string, random *rand.Rand, sync bool) *mac
 		return len(found) > 0
 	})
 	m.load(t)
-	return m
 }
 
 // emptyMachine returns a machine with a store and without a server.
@@ -220,10 +226,15 @@ func (m *machine) stop(t *testing.T, after time.Duration) (copied time.Time) {
 	return copied
 }
 
-// lose kills the server at a random moment, removes all but the destination, and restores that.
-func (m *machine) lose(t *testing.T) (r result) {
+// lose kills the server at a random moment and recovers the machine.
+func (m *machine) lose(t *testing.T) result {
 	t.Helper()
-	copied := m.stop(t, time.Duration(m.random.Int64N(int64(3*time.Second))))
+	return m.recover(t, m.stop(t, time.Duration(m.random.Int64N(int64(3*time.Second)))))
+}
+
+// recover removes all but the destination, which has all commits up to a time, and restores that.
+func (m *machine) recover(t *testing.T, copied time.Time) (r result) {
+	t.Helper()
 	lossAt := time.Now()
 	if err := os.RemoveAll(filepath.Dir(m.db)); err != nil {
 		t.Fatal(err)
