@@ -231,8 +231,7 @@ func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfi
 	return nil
 }
 
-// lastUntil returns the last commit of a segment that began before a time, without its changes; the zero value without
-// one.
+// lastUntil returns the last commit of a segment up to a time, without its changes; the zero value without one.
 func lastUntil(content []byte, at time.Time) (last journal.Commit, err error) {
 	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, _ journal.History) error {
 		if !c.At.After(at) {
