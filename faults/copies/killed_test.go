@@ -62,7 +62,7 @@ func TestKilled(t *testing.T) {
 			if err := errors.Join(r.violations[:min(5, len(r.violations))]...); err != nil {
 				t.Fatalf("%s %d: %d violations, the first: %v", name, count, len(r.violations), err)
 			}
-			t.Logf("%s %d: %d acknowledged plants, 0 lost", name, count, r.plants)
+			t.Logf("%s %d: %d acknowledged plants, %d lost", name, count, r.plants, r.lost)
 		}
 	}
 }
