@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -179,61 +176,5 @@ func TestPlantsOfManyClientsAreExportedUnchanged(t *testing.T) {
 		if err := difference(got, rows); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
-	}
-}
-
-const invalidLine = "line 2000: id must be a 64-bit integer; got a string"
-
-var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
-	`([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
-
-// TestProgressBarOnTerminal runs commands on a terminal, with script(1) of util-linux.
-func TestProgressBarOnTerminal(t *testing.T) {
-	if _, err := exec.LookPath("script"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	dir := t.TempDir()
-	text := strings.Replace(somePlants(3_000), `{"id":2000,`, `{"id":"x",`, 1)
-	if err := os.WriteFile(filepath.Join(dir, "many.jsonl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		command string
-		want    []string
-	}{
-		"file": {
-			"plantstore import many.jsonl --create --db file.db",
-			[]string{"] 0 rows, 0%", "\r\x1b[2K" + invalidLine},
-		},
-		"standard input": {
-			"cat many.jsonl | plantstore import - --format jsonl --create --db input.db",
-			[]string{"0 rows", "\r\x1b[2K" + invalidLine},
-		},
-		"standard output alone": {
-			"plantstore import many.jsonl --create --db plain.db 2> plain.txt",
-			[]string{"created 2999"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "script", "-qec", c.command, os.DevNull)
-			cmd.Dir, cmd.Env = dir, append(cleanEnviron(), "TERM=xterm", "COLUMNS=100")
-			screen, err := cmd.CombinedOutput()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
-				t.Errorf("got %v, want exit code 1 for the invalid row", err)
-			}
-			for _, want := range append(c.want, "created 2999, existing 0, conflicting 0, invalid 1\r\n") {
-				if !strings.Contains(string(screen), want) {
-					t.Errorf("the screen has no %q:\n%q", want, screen)
-				}
-			}
-		})
-	}
-	plain, err := os.ReadFile(filepath.Join(dir, "plain.txt"))
-	if err != nil || !plainLines.Match(plain) {
-		t.Errorf("standard error in a file has %q, %v, want a match of %s", plain, err, plainLines)
 	}
 }

@@ -54,8 +54,14 @@ func (term *ptyTerminal) screen(t *testing.T) string {
 // start starts the program on the terminal.
 func (term *ptyTerminal) start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
+	return term.run(t, dir, "plantstore", args...)
+}
+
+// run starts a command on the terminal.
+func (term *ptyTerminal) run(t *testing.T, dir, name string, args ...string) *process {
+	t.Helper()
 	p := &process{
-		cmd: exec.Command("plantstore", args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{}),
+		cmd: exec.Command(name, args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{}),
 	}
 	p.cmd.Dir, p.cmd.Env = dir, cleanEnviron()
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = term.TTY, term.TTY, term.TTY
@@ -221,5 +227,50 @@ func TestExportToTerminal(t *testing.T) {
 				t.Errorf("a pipe received %.200q", file)
 			}
 		})
+	}
+}
+
+const invalidLine = "line 2000: id must be a 64-bit integer; got a string"
+
+var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
+	`([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
+
+// TestProgressBarOnTerminal runs commands of a shell on a terminal.
+func TestProgressBarOnTerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFileText(t, dir+"/many.jsonl", strings.Replace(somePlants(3_000), `{"id":2000,`, `{"id":"x",`, 1))
+	for name, c := range map[string]struct {
+		command string
+		want    []string
+	}{
+		"file": {
+			"plantstore import many.jsonl --create --db file.db",
+			[]string{"] 0 rows, 0%", "\r\x1b[2K" + invalidLine},
+		},
+		"standard input": {
+			"cat many.jsonl | plantstore import - --format jsonl --create --db input.db",
+			[]string{"0 rows", "\r\x1b[2K" + invalidLine},
+		},
+		"standard output alone": {
+			"plantstore import many.jsonl --create --db plain.db 2> plain.txt",
+			[]string{"created 2999"},
+		},
+	} {
+		term := newTerminal(t)
+		code, err := term.run(t, dir, "sh", "-c", c.command).wait()
+		if err != nil || code != exitFailure {
+			t.Errorf("%s: got %d, %v, want exit code 1 for the invalid row", name, code, err)
+		}
+		term.Close()
+		for _, want := range append(c.want, "created 2999, existing 0, conflicting 0, invalid 1\r\n") {
+			if screen := term.shown.String(); !strings.Contains(screen, want) {
+				t.Errorf("%s: the screen has no %q:\n%q", name, want, screen)
+			}
+		}
+	}
+	plain, err := os.ReadFile(dir + "/plain.txt")
+	if err != nil || !plainLines.Match(plain) {
+		t.Errorf("standard error in a file has %q, %v, want a match of %s", plain, err, plainLines)
 	}
 }
