@@ -150,8 +150,7 @@ func (g *graph) findInside(ctx context.Context) error {
 	return nil
 }
 
-// inside returns those of the ends that a segment has between two commits. A damaged segment has those before the
-// damage.
+// inside returns the ends that lie between two commits of a segment; in a damaged segment, those before the damage.
 func (a *Archive) inside(ctx context.Context, s segment, ends []end) (inside []end, err error) {
 	unknown := map[end]bool{}
 	a.mu.Lock()
@@ -215,7 +214,7 @@ func (g *graph) follow(from end) *route {
 	best := &route{}
 	g.after(from, func(s step) {
 		r := &route{step: s, next: g.follow(s.until)}
-		// The times may be those of commits after the exit of the step. A route from there has the segment too.
+		// A step to an exit counts the later commits of its segment too. A route can go on with them from there.
 		r.to, r.last = r.next.to, later(r.next.last, s.To)
 		if last, split := g.last[s.name]; !split && !s.To.After(g.limit) {
 			r.to = later(r.to, s.To)
