@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows the progress of a long command: as a bar on a terminal, as a line every few seconds elsewhere. Only
+// Progress shows the progress of a long command: as a bar on a terminal, as a line every minute elsewhere. Only
 // the readers of count may run in another goroutine.
 type Progress struct {
 	w        io.Writer
@@ -28,7 +28,7 @@ type Progress struct {
 // The time between two updates of the bar, and between two lines.
 const (
 	barEvery   = 100 * time.Millisecond
-	plainEvery = 5 * time.Second
+	plainEvery = time.Minute
 )
 
 // NewProgress returns the progress, on standard error, of a command with an input of size bytes; negative if unknown.

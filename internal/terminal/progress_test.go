@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Without a terminal, progress is a line every few seconds; --quiet leaves only warnings and errors.
+// Without a terminal, progress is a line every minute; --quiet leaves only warnings and errors.
 func TestProgressLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
