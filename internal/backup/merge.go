@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
-// Segments are merged as they age, so that a destination has few objects: those of each minute first, and an hour
-// later those of each hour. A merged segment has every commit with its time.
+// To keep the number of objects small, the server first merges the segments of each minute, and later those of each
+// hour. A merged segment still has every commit and its time.
 const mergedBytes = 16 << 20 // of a merged segment
 
 // shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows the progress of a long command: as a bar on a terminal, as a line every minute elsewhere. Only
-// the readers of count may run in another goroutine.
+// Progress shows the progress of a long command: as a bar on a terminal, as a line every minute elsewhere. Only the
+// readers of count may run in another goroutine.
 type Progress struct {
 	w        io.Writer
 	quiet    bool     // show only the texts of line
