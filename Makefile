@@ -40,7 +40,7 @@ nightly: ## run all other checks: pages, long forms, coverage, all harnesses, re
 	tools/nightly.sh $(PARTS)
 
 .PHONY: lint
-lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint, workflows and the language of pages and comments
+lint: ## check formatting, go.mod and go.sum, golangci-lint (with go vet), workflows and the language of pages and comments
 	@tools/format.sh
 	tools/lint.sh . bench faults docs/test tools/image tools/kube tools/otelcol tools/packages tools/release
 	tools/workflows.sh
