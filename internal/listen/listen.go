@@ -97,10 +97,11 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Retire accepts no more connections, and waits until no accepted one has an incomplete request, or until the context
-// ends. Then the server can shut down: net/http closes a connection without a response if its request arrives later. It
-// would close one whose request is arriving, and handle that request, after SetKeepAlivesEnabled(false).
-// Accept blocks until Close. If another process has the socket of Config.TCP too, new connections wait for it.
+// Retire accepts no more connections, and waits until no accepted one has an incomplete request, at most for a second,
+// or until the context ends. Then the server can shut down: net/http closes a connection without a response if its
+// request arrives later. It would close one whose request is arriving, and handle that request, after
+// SetKeepAlivesEnabled(false). Accept blocks until Close. If another process has the socket of Config.TCP too, new
+// connections wait for it.
 func (l *Listener) Retire(ctx context.Context) {
 	_ = l.tcp.Close()
 	select {
@@ -108,10 +109,11 @@ func (l *Listener) Retire(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	const pollEvery = time.Millisecond
+	// The second is counted in polls: when a machine has stood still for longer, requests that have arrived are unread.
+	const pollEvery, polls = time.Millisecond, 1000
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for l.open.has(Incomplete) {
+	for n := 0; n < polls && l.open.has(Incomplete); n++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -28,7 +28,6 @@ const (
 	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
 	// Then the admin listener closes the connection of a client that does not read the end of a search or download.
 	responseDrainMax = time.Second
-	requestDrainMax  = time.Second // for requests of accepted connections to arrive
 )
 
 // httpServers are the HTTP servers and their listeners.
@@ -208,15 +207,16 @@ func (h *httpServers) start(s *server.Server, l *listen.Listener) {
 	})
 }
 
-// drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
-// health checks respond until the end.
+// drain closes the public listener, responds to the requests of accepted connections, and then closes the admin
+// listener, so that its health checks respond until the end. A new connection is refused, or waits for the next process
+// in the socket of systemd.
 func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	defer stopTracing(h.tracer, time.Now())
 	st.Retire(commitDrainMax)
 	h.operations.Retire()
-	h.retirePublic(ctx)
+	h.publicListener.Retire(ctx)
 	err := h.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Incomplete requests were never accepted, so this is not an error.
@@ -234,14 +234,6 @@ func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 	h.running.Wait()
 	h.console.Close()
 	return err
-}
-
-// retirePublic responds to the requests of the connections that the public listener has accepted. A new connection is
-// refused, or waits for the next process in the socket of systemd.
-func (h *httpServers) retirePublic(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
-	defer cancel()
-	h.publicListener.Retire(ctx)
 }
 
 // close closes the listeners that no server has closed, and ends the tracer.
