@@ -20,6 +20,7 @@ type graph struct {
 	archive *Archive
 	bases   []Backup  // complete ones, newest first
 	faults  []string  // of the other ones
+	kept    time.Time // retention has removed the commits before it that follow a backup; zero: none
 	all     []segment // sorted by their first commits, the longest first
 
 	next  map[end][]segment // those that start at an end or have it inside
@@ -69,7 +70,7 @@ func (a *Archive) graph(ctx context.Context) (g *graph, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var bases []Backup
+	var named, bases []Backup
 	var faults []string
 	stores := map[string]bool{}
 	for _, f := range files {
@@ -77,6 +78,7 @@ func (a *Archive) graph(ctx context.Context) (g *graph, err error) {
 		if !ok {
 			continue
 		}
+		named = append(named, b)
 		if b.Manifest, err = a.to.manifest(ctx, b.Name); err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", a.to.location(b.Name), err))
 			continue
@@ -94,10 +96,14 @@ func (a *Archive) graph(ctx context.Context) (g *graph, err error) {
 			a.to.location(""), len(stores))
 	}
 	g, err = a.graphOf(ctx, bases)
-	if err == nil {
-		g.faults = faults
+	if err != nil {
+		return nil, err
 	}
-	return g, err
+	g.faults, g.kept = faults, keptSince(named)
+	if slices.ContainsFunc(g.all, func(s segment) bool { return s.To.Before(g.kept) }) { // it will remove them
+		g.kept = time.Time{}
+	}
+	return g, nil
 }
 
 // graphOf returns the graph of the segments of a destination and of backups.
@@ -308,7 +314,12 @@ func (g *graph) plan(ctx context.Context, at time.Time) (base Backup, steps []st
 	if !at.IsZero() && !at.After(reached) {
 		return base, steps, nil
 	}
-	return base, steps, g.checkEnd(base, whole, reached, next)
+	err = g.checkEnd(base, whole, reached, next)
+	if made := base.Manifest.MadeAt; err == nil && made.Before(at) && at.Before(g.kept) {
+		err = fmt.Errorf("%s: the commits of that time were removed with old backups; %s",
+			g.archive.to.location(""), restoreUntil(made))
+	}
+	return base, steps, err
 }
 
 // until returns the steps that have a commit up to a time, the limit; the zero time means all. next is not zero if the

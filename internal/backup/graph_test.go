@@ -282,6 +282,40 @@ func TestUndoOfUndo(t *testing.T) {
 	}
 }
 
+// TestUndoBeforeOldest asks for a time in an undone future, of which retention has removed everything. A manual backup
+// is left from before it.
+func TestUndoBeforeOldest(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	begin := time.Now().Add(-100 * time.Hour).Truncate(time.Hour)
+	r.moveBackup(begin)
+	for _, suffix := range []string{"", backupfile.ManifestSuffix} {
+		path := func(end string) string { return filepath.Join(r.to, r.names.nameAt(begin, end)+suffix) }
+		r.must(os.Rename(path(scheduledEnd), path(manualEnd)))
+	}
+	first := r.newest()
+	at := func(hour float64) time.Time { return begin.Add(time.Duration(hour * float64(time.Hour))) }
+	undone := r.forge([]time.Time{at(1), at(2)})
+	other := r.forgeAfter(first, []time.Time{at(23.4), at(23.5)})
+	r.addBackup(other, at(24))
+	last := r.forgeAfter(other, []time.Time{at(25)})
+	want := func(hour float64, want tip) {
+		t.Helper()
+		if got, err := r.planned(at(hour)); err != nil || got != want {
+			t.Errorf("a restore of hour %v would reach commit %v, %v, want %v", hour, got, err, want)
+		}
+	}
+	want(3, undone)
+	r.removeOld()
+	if got, err := r.planned(at(3)); err == nil {
+		t.Errorf("a restore would reach commit %v, want an error", got)
+	}
+	want(0, first) // as the error says
+	want(24, other)
+	want(25, last)
+}
+
 // TestRestoreBehind restores newest commits that lie ahead of the clock.
 func TestRestoreBehind(t *testing.T) {
 	t.Parallel()

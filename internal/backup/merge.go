@@ -161,14 +161,10 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var oldest time.Time
 	commits := int64(math.MaxInt64) // of the backup with the fewest
 	for _, b := range files {
-		if b.Manual || checkTime(b) != nil {
+		if b.Manual {
 			continue
-		}
-		if oldest.IsZero() || b.At.Before(oldest) {
-			oldest = b.At
 		}
 		if s.inspect(ctx, &b); b.Fault == nil {
 			commits = min(commits, b.Manifest.Commits)
@@ -178,10 +174,21 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	kept := keptSince(files)
+	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool {
+		return !g.To.Before(kept) || g.Last > commits // whose clock was set back
+	}))
+}
+
+// keptSince returns the time since which retention keeps segments.
+func keptSince(files []Backup) time.Time {
+	var oldest time.Time
+	for _, b := range files {
+		if !b.Manual && checkTime(b) == nil && (oldest.IsZero() || b.At.Before(oldest)) {
+			oldest = b.At
+		}
+	}
 	// A commit has the time of its start. A backup that began later may lack it, because it ended after that.
 	const commitMax = time.Hour
-	oldest = oldest.Add(-commitMax)
-	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool {
-		return !g.To.Before(oldest) || g.Last > commits // whose clock was set back
-	}))
+	return oldest.Add(-commitMax)
 }
