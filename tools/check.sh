@@ -40,9 +40,11 @@ tools/faults.sh gate
 for harness in copies dialect disk overload replicas webhooks soak tls; do
 	! changed "^faults/$harness/" || tools/faults.sh short "$harness"
 done
-for package in internal/acme internal/console internal/trace site; do
+for package in internal/acme internal/console internal/trace; do
 	! changed "^$package/" || tools/long.sh "$package"
 done
+# The links of the pages that are published.
+! changed '^(site/|docs/.*\.md$|README\.md$)' || { tools/need.sh browser site && tools/long.sh site; }
 ! changed '^bench/' || (cd bench && go test -count=1 ./...)
 ! changed '^tools/(release|build|ldflags|manual)' || tools/nightly.sh release
 ! changed '^(tools/(packages/|manual|share)|deploy/(package|systemd)/)' || tools/nightly.sh packages
