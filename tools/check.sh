@@ -37,9 +37,10 @@ tools/faults.sh gate
 (cd tools/release && go test -count=1 -short ./...)
 
 # The harnesses that the gate does not run, and the long forms of tests.
-for harness in copies dialect disk overload replicas webhooks soak tls; do
+for harness in dialect disk overload replicas webhooks soak tls; do
 	! changed "^faults/$harness/" || tools/faults.sh short "$harness"
 done
+! changed '^(faults/copies|internal/backup)/' || tools/faults.sh short copies
 for package in internal/acme internal/console internal/trace; do
 	! changed "^$package/" || tools/long.sh "$package"
 done

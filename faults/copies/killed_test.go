@@ -26,7 +26,7 @@ var failpoints = []rig.Weakness{
 	at("after a segment", "internal/backup/copy.go", "\tc.setCopied(described.Last,"),
 	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, group)\n"),
 	at("before a removal", "internal/backup/merge.go", "\t\tif err := s.to.delete(ctx, g.name); err != nil {\n"),
-	at("before the retention", "internal/backup/merge.go", "\toldest = oldest.Add(-commitMax)\n"),
+	at("before the retention", "internal/backup/merge.go", "\tkept := keptSince(files)\n"),
 	{File: "internal/backup/merge.go", Old: "const commitMax = time.Hour", New: "const commitMax = time.Second"},
 }
 
