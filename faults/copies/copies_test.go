@@ -96,6 +96,9 @@ var (
 	}
 )
 
+// controlRounds is how often a control is repeated until the harness detects it.
+const controlRounds = 40
+
 func TestControl(t *testing.T) {
 	for name, weak := range map[string]rig.Weakness{
 		"skips plants": skipsPlants, "cuts segments": cutsSegments, "loses merged ones": losesMerged,
@@ -105,13 +108,12 @@ func TestControl(t *testing.T) {
 			program := rig.Build(t, append([]rig.Weakness{weak}, rig.HastyMerges...)...)
 			sync := weak == acknowledgesEarly || weak == losesMerged // which has more segments
 			random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
-			const rounds = 40 // on a busy machine a loss may come when nothing is in flight
-			for range rounds {
+			for range controlRounds { // on a busy machine a loss may come when nothing is in flight
 				if len(newMachine(t, program, random, sync).lose(t).violations) > 0 {
 					return
 				}
 			}
-			t.Errorf("the harness has not detected it in %d rounds", rounds)
+			t.Errorf("the harness has not detected it in %d rounds", controlRounds)
 		})
 	}
 }
