@@ -75,9 +75,9 @@ var (
 	}
 	losesMerged = rig.Weakness{
 		File: "internal/backup/merge.go",
-		Old:  "\tcontents := make([][]byte, len(group))\n",
+		Old:  "\tsegments, contents := make(",
 		New: "\tall := group\n\tdefer func() { _ = s.deleteSegments(ctx, all) }()\n\tgroup = group[1:]\n" +
-			"\tcontents := make([][]byte, len(group))\n",
+			"\tsegments, contents := make(",
 	}
 	forgetsTokens = rig.Weakness{
 		File: "internal/sqlite/journal.go",

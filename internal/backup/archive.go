@@ -196,7 +196,7 @@ func (a *Archive) repeatAll(
 
 // repeat repeats commits of a segment: those after the last one of the store, up to the end of the step and the time.
 func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfile.Replay, r *Recovered) error {
-	content, err := a.check(ctx, s.segment) // all of it first
+	_, content, err := a.check(ctx, s.segment) // all of it first
 	if errors.Is(err, journal.ErrDamaged) {
 		err = fmt.Errorf("%s: %w; %s", a.to.location(s.name), err, restoreUntil(r.At))
 	}
@@ -296,7 +296,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		}
 	}
 	for _, s := range segments {
-		_, err := a.check(ctx, s)
+		_, _, err := a.check(ctx, s)
 		if err == nil {
 			v.Segments++
 		}
@@ -322,16 +322,15 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 	return v, ctx.Err()
 }
 
-// check reads a whole segment and returns its content. The error wraps journal.ErrDamaged if it is not what its name
-// says.
-func (a *Archive) check(ctx context.Context, s segment) ([]byte, error) {
-	content, err := readSegment(ctx, a.to, s)
-	if err != nil {
-		return nil, err
+// check reads a whole segment, and returns what its first line has, and its content. The error wraps journal.ErrDamaged
+// if it is not what its name says.
+func (a *Archive) check(ctx context.Context, s segment) (is journal.Segment, content []byte, err error) {
+	if content, err = readSegment(ctx, a.to, s); err != nil {
+		return is, nil, err
 	}
-	is, err := journal.Read(bytes.NewReader(content), func(*journal.Commit, journal.History) error { return nil })
+	is, err = journal.Read(bytes.NewReader(content), func(*journal.Commit, journal.History) error { return nil })
 	if err == nil && is.Name(a.names.segmentPrefix()) != s.name {
 		err = fmt.Errorf("%w: it has the content of another segment", journal.ErrDamaged)
 	}
-	return content, err
+	return is, content, err
 }

@@ -565,8 +565,8 @@ func TestClockChanges(t *testing.T) {
 	}
 }
 
-// TestMergeAround merges segments although one of them is damaged, and removes parts that a killed server has left,
-// but not the parts of a merged segment that is damaged.
+// TestMergeAround merges segments although one of them is damaged, and merges the parts again that a killed server has
+// left, which makes a damaged merged segment whole.
 func TestMergeAround(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -600,8 +600,8 @@ func TestMergeAround(t *testing.T) {
 		}
 	}
 	r.must(r.mergeOld(t.Context(), time.Now()))
-	if n := len(r.segments()); n != 2 {
-		t.Errorf("%d segments, want one for each hour", n)
+	if n := len(r.segments()); n != 3 {
+		t.Errorf("%d segments, want one for each hour, and one of the parts that were left", n)
 	}
 
 	merged := r.segments()[0]
@@ -609,11 +609,9 @@ func TestMergeAround(t *testing.T) {
 		r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600))
 	}
 	r.must(os.WriteFile(filepath.Join(r.to, merged.name), nil, 0o600))
-	_ = r.mergeOld(t.Context(), begin) // too early to merge them again
-	for _, s := range all[:5] {
-		if _, err := os.Stat(filepath.Join(r.to, s.name)); err != nil {
-			t.Errorf("a damaged segment replaced a whole one: %v", err)
-		}
+	r.must(r.mergeOld(t.Context(), time.Now()))
+	if _, _, err := r.archive.check(t.Context(), merged); err != nil || len(r.segments()) != 3 {
+		t.Errorf("%d segments, %v; want 3, and the first whole", len(r.segments()), err)
 	}
 }
 

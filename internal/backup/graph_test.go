@@ -204,7 +204,7 @@ func (r *copyRig) planned(at time.Time) (got tip, err error) {
 	got = tip{base.Manifest.Commits, journal.ParseHistory(base.Manifest.History)}
 	for i, s := range steps {
 		last := i == len(steps)-1
-		content, err := a.check(r.t.Context(), s.segment)
+		_, content, err := a.check(r.t.Context(), s.segment)
 		r.must(err)
 		_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
 			if c.Number > got.number && c.Number <= s.until.commits && (!last || at.IsZero() || !c.At.After(at)) {

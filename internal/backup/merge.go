@@ -47,12 +47,8 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	if known && !g.leads(at) { // somebody has removed backups or segments
 		s.needBackup(at.commits)
 	}
-	old, err := g.superseded(ctx)
-	errs := []error{err, s.deleteSegments(ctx, old)}
+	var errs []error
 	done := map[string]bool{}
-	for _, o := range old {
-		done[o.name] = true
-	}
 	var encoder journal.Encoder
 	for _, first := range g.all {
 		if done[first.name] {
@@ -67,37 +63,6 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// superseded returns the segments whose commits are all in a longer segment, which is whole: a killed server may have
-// left them beside the one that replaces them.
-func (g *graph) superseded(ctx context.Context) (old []segment, err error) {
-	for i, long := range g.all {
-		var parts []segment
-		var ends []end
-		for _, s := range g.all[i+1:] { // sorted
-			if s.First > long.Last {
-				break
-			}
-			if s.Last <= long.Last && s.Last-s.First < long.Last-long.First {
-				parts, ends = append(parts, s), append(ends, endOf(s))
-			}
-		}
-		inside, errRead := g.archive.inside(ctx, long, ends)
-		err = errors.Join(err, errRead)
-		parts = slices.DeleteFunc(parts, func(s segment) bool {
-			return endOf(s) != endOf(long) && !slices.Contains(inside, endOf(s))
-		})
-		if len(parts) == 0 {
-			continue
-		}
-		if _, errCheck := g.archive.check(ctx, long); errCheck != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", g.archive.to.location(long.name), errCheck))
-			continue
-		}
-		old = append(old, parts...)
-	}
-	return old, err
 }
 
 // mergeable returns a segment and those after it that one segment can replace: they are from the same hour, minute, or
@@ -124,17 +89,16 @@ func (g *graph) mergeable(first segment, done map[string]bool, now time.Time, sh
 }
 
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
-// time.
+// time. A killed server may leave some of them, which it merges again: a restore works with both.
 func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []segment) error {
-	contents := make([][]byte, len(group))
+	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
 	for i, g := range group {
-		content, err := s.archive.check(ctx, g)
-		if err != nil {
+		var err error
+		if segments[i], contents[i], err = s.archive.check(ctx, g); err != nil {
 			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
-		contents[i] = content
 	}
-	merged, content, err := encoder.Merge(contents)
+	merged, content, err := encoder.Merge(segments, contents)
 	if err != nil {
 		return fmt.Errorf("merge %s and the segments after it: %w", s.to.location(group[0].name), err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -93,15 +92,17 @@ func segmentsOf(t testing.TB, path string, m *backupfile.Manifest) (contents [][
 		t.Errorf("the journal begins after %v, the backup has %v", previous, m.History)
 	}
 	var encoder journal.Encoder
+	var segments []journal.Segment
 	for i := range commits {
-		_, content, err := encoder.Encode(m.Store, previous, commits[i:i+1])
+		segment, content, err := encoder.Encode(m.Store, previous, commits[i:i+1])
 		must(t, err)
 		previous = previous.After(&commits[i])
-		contents = append(contents, bytes.Clone(content))
+		segments, contents = append(segments, segment), append(contents, bytes.Clone(content))
 	}
 	var merged [][]byte
-	for pair := range slices.Chunk(contents, 2) {
-		_, content, err := encoder.Merge(pair)
+	for i := 0; i < len(segments); i += 2 {
+		end := min(i+2, len(segments))
+		_, content, err := encoder.Merge(segments[i:end], contents[i:end])
 		must(t, err)
 		merged = append(merged, bytes.Clone(content))
 	}

@@ -104,7 +104,7 @@ func TestSegment(t *testing.T) {
 		t.Errorf("read %+v, want %+v; commits (-want +got):\n%s", read, whole, diff)
 	}
 	named, ok := ParseName(prefix, whole.Name(prefix))
-	if !ok || named.Name(prefix) != whole.Name(prefix) || named.Last != 26 || !named.Follows(26-20, before.Short()) {
+	if !ok || named.Name(prefix) != whole.Name(prefix) || named.Last != 26 || named.Before != before.Short() {
 		t.Errorf("parsed %q as %+v, %v", whole.Name(prefix), named, ok)
 	}
 	for _, other := range []string{"", "plantstore-20260102T030405Z.db", whole.Name("other."), whole.Name(prefix) + "x"} {
@@ -113,24 +113,26 @@ func TestSegment(t *testing.T) {
 		}
 	}
 
+	var segments []Segment
 	var parts [][]byte
 	for i := range commits {
-		_, part, err := e.Encode("0123", before, commits[i:i+1])
+		s, part, err := e.Encode("0123", before, commits[i:i+1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts = append(parts, bytes.Clone(part))
+		segments, parts = append(segments, s), append(parts, bytes.Clone(part))
 		before = before.After(&commits[i])
 	}
-	merged, content, err := e.Merge(parts)
+	merged, content, err := e.Merge(segments, parts)
 	if err != nil || merged != whole {
 		t.Fatalf("merged %+v, %v, want %+v", merged, err, whole)
 	}
 	if _, got := mustRead(t, content); cmp.Diff(commits, got) != "" {
 		t.Error("the merged segment has other commits")
 	}
+	segments[3], segments[4] = segments[4], segments[3]
 	parts[3], parts[4] = parts[4], parts[3]
-	if _, _, err := e.Merge(parts); err == nil {
+	if _, _, err := e.Merge(segments, parts); err == nil {
 		t.Error("merged segments that do not follow each other")
 	}
 }

@@ -68,12 +68,6 @@ func ParseName(prefix, name string) (s Segment, ok bool) {
 	return s, ok
 }
 
-// Follows reports whether the segment can continue a store with that number of commits and that history, which may be
-// short.
-func (s *Segment) Follows(commits int64, history string) bool {
-	return s.First == commits+1 && strings.HasPrefix(history, s.Before[:ShortHistory])
-}
-
 // Encoder makes segments. The zero value is ready to use, by one goroutine at a time.
 type Encoder struct {
 	zstd *zstd.Encoder
@@ -119,22 +113,16 @@ func (s *Segment) extend(from, to time.Time) {
 	}
 }
 
-// Merge returns one segment of the contents of segments, each of which follows the one before, and its content, which
-// is valid until the next call.
-func (e *Encoder) Merge(contents [][]byte) (merged Segment, content []byte, err error) {
-	for i, c := range contents {
-		s, err := Header(bytes.NewReader(c))
-		switch {
-		case err != nil:
-			return s, nil, err
-		case i == 0:
-			merged = s
-		case s.Store != merged.Store || !s.Follows(merged.Last, merged.After):
+// Merge returns one segment of segments with their contents, each of which follows the one before, and its content,
+// which is valid until the next call.
+func (e *Encoder) Merge(segments []Segment, contents [][]byte) (merged Segment, content []byte, err error) {
+	merged = segments[0]
+	for _, s := range segments[1:] {
+		if s.Store != merged.Store || s.First != merged.Last+1 || s.Before != merged.After {
 			return s, nil, fmt.Errorf("the segment of the commits from %d does not follow commit %d", s.First, merged.Last)
-		default:
-			merged.extend(s.From, s.To)
-			merged.Last, merged.After = s.Last, s.After
 		}
+		merged.extend(s.From, s.To)
+		merged.Last, merged.After = s.Last, s.After
 	}
 	if err := e.begin(&merged); err != nil {
 		return merged, nil, err
@@ -195,26 +183,9 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-const (
-	headerBytesMax  = 4 << 10
-	changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
-)
+const changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
 
-// Header returns the first line of the content of a segment. The error wraps ErrDamaged or comes from r.
-func Header(r io.Reader) (s Segment, err error) {
-	z, err := newReader(r)
-	if err != nil {
-		return s, err
-	}
-	defer z.Close()
-	return readHeader(bufio.NewReaderSize(z, headerBytesMax))
-}
-
-func newReader(r io.Reader) (*zstd.Decoder, error) {
-	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
-		zstd.WithDecoderLowmem(true))
-}
-
+// readHeader reads the first line of the content of a segment.
 func readHeader(r *bufio.Reader) (s Segment, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
@@ -238,12 +209,13 @@ func readHeader(r *bufio.Reader) (s Segment, err error) {
 // returns. Read compares the commits with the histories of the segment only after the last of them. The error wraps
 // ErrDamaged, or comes from r or each.
 func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, err error) {
-	z, err := newReader(r)
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
+		zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return s, err
 	}
 	defer z.Close()
-	in := bufio.NewReaderSize(z, 64<<10)
+	in := bufio.NewReaderSize(z, 64<<10) // more than any first line
 	if s, err = readHeader(in); err != nil {
 		return s, err
 	}
