@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,19 +19,26 @@ type Object struct {
 	Bytes int64 `xml:"Size"`
 }
 
-// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 100,000,
-// and if the server does not end the list within some pages and time.
+// listPage is a page of a list. S3 says on each page whether it is the last one
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html).
+type listPage struct {
+	XMLName               xml.Name `xml:"ListBucketResult"` // or the page of a proxy would be an empty list
+	Contents              []Object
+	IsTruncated           *bool
+	NextContinuationToken string
+}
+
+// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error if the server does not
+// say that the list is complete, for more than 100,000 objects, and if the server does not end the list within some
+// time or returns many pages without further keys.
 func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err error) {
 	const objectsMax, pagesMax = 100_000, 100
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
 	defer cancel()
-	for range pagesMax {
-		var page struct {
-			XMLName               xml.Name `xml:"ListBucketResult"` // or the page of a proxy would be an empty list
-			Contents              []Object
-			NextContinuationToken string
-		}
+	last := "" // the greatest key so far
+	for pages := 1; pages <= pagesMax; pages++ {
+		var page listPage
 		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
 		if limited.Err() != nil && ctx.Err() == nil {
 			return nil, b.endlessList(prefix, fmt.Sprint("within ", b.timeMax(0)))
@@ -38,20 +46,32 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 		if err != nil {
 			return nil, err
 		}
+		before := last
 		for _, o := range page.Contents {
 			if strings.HasPrefix(o.Key, prefix) {
 				all = append(all, o)
 			}
+			last = max(last, o.Key)
+		}
+		if last > before {
+			pages = 0
 		}
 		if len(all) > objectsMax {
 			return nil, fmt.Errorf("%s has more than %d objects; use another prefix", Location{b.name, prefix}, objectsMax)
 		}
-		if page.NextContinuationToken == "" || len(page.Contents) == 0 {
-			return all, nil
+		complete := page.IsTruncated != nil && !*page.IsTruncated
+		switch token := page.NextContinuationToken; {
+		case complete && (token == "" || last == before):
+			slices.SortFunc(all, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
+			return slices.CompactFunc(all, func(a, b Object) bool { return a.Key == b.Key }), nil
+		case token != "": // also of a page without keys, as of a server that has removed all of them
+			query.Set("continuation-token", token)
+		default:
+			return nil, fmt.Errorf("%s: the S3 server %s ended the list without saying that it is complete; "+
+				"use a server with version 2 of ListObjects", Location{b.name, prefix}, b.endpoint)
 		}
-		query.Set("continuation-token", page.NextContinuationToken)
 	}
-	return nil, b.endlessList(prefix, fmt.Sprintf("within %d pages", pagesMax))
+	return nil, b.endlessList(prefix, fmt.Sprintf("within %d pages without further keys", pagesMax))
 }
 
 func (b *Bucket) endlessList(prefix, within string) error {
