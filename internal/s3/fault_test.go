@@ -457,6 +457,31 @@ func TestServerWithoutChecksums(t *testing.T) {
 	}
 }
 
+// TestObjectLock stores objects on a server that requires a checksum of each body in a header, as for a bucket with
+// Object Lock and a default retention, and that supports no additional checksums.
+func TestObjectLock(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+		code := ""
+		switch {
+		case r.Header.Get("X-Amz-Checksum-Algorithm") != "":
+			code = "NotImplemented"
+		case r.Method == http.MethodPut && r.Header.Get("Content-Md5") == "":
+			code = "InvalidRequest"
+		default:
+			return false
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>Content-MD5 is required.</Message></Error>", code)
+		return true
+	})
+	b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+	if err := errors.Join(upload(t, b), b.Put(t.Context(), "small", []byte("text"))); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServerStoresOtherBytes tests that an upload fails if the checksum of a part in the response is another one.
 func TestServerStoresOtherBytes(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,8 @@ package s3
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // see contentMD5
+	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -104,9 +106,18 @@ func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error
 	return err
 }
 
+// contentMD5 returns the header with the MD5 of a body. A bucket with Object Lock and a default retention stores nothing
+// without it or an additional checksum, which some servers do not support
+// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html). X-Amz-Content-Sha256 is none.
+func contentMD5(sum []byte) http.Header {
+	return http.Header{"Content-Md5": {base64.StdEncoding.EncodeToString(sum)}}
+}
+
 // Put stores a small object in one request.
 func (b *Bucket) Put(ctx context.Context, key string, text []byte) error {
-	_, err := b.call(ctx, request{method: http.MethodPut, key: key}.textBody(text), nil)
+	sum := md5.Sum(text) //nolint:gosec // see contentMD5
+	r := request{method: http.MethodPut, key: key, header: contentMD5(sum[:])}.textBody(text)
+	_, err := b.call(ctx, r, nil)
 	return err
 }
 

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // see contentMD5
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -68,11 +69,12 @@ func (b *Bucket) Upload(
 	step := partBytes(size)
 	for at := int64(0); at < size; at += step {
 		part := io.NewSectionReader(r, at, min(step, size-at))
-		sum := sha256.New()
-		if _, err := io.Copy(io.MultiWriter(whole, sum), part); err != nil {
+		sum, sumMD5 := sha256.New(), md5.New() //nolint:gosec // see contentMD5
+		if _, err := io.Copy(io.MultiWriter(whole, sum, sumMD5), part); err != nil {
 			return err
 		}
-		if err := u.put(ctx, part, sum.Sum(nil), func(n int64) { sent(at+n, size) }); err != nil {
+		header := contentMD5(sumMD5.Sum(nil))
+		if err := u.put(ctx, part, header, sum.Sum(nil), func(n int64) { sent(at+n, size) }); err != nil {
 			return err
 		}
 	}
@@ -107,10 +109,12 @@ func (u *upload) begin(ctx context.Context) error {
 }
 
 // put sends the next part.
-func (u *upload) put(ctx context.Context, part *io.SectionReader, sum []byte, sent func(int64)) error {
+func (u *upload) put(
+	ctx context.Context, part *io.SectionReader, header http.Header, sum []byte, sent func(int64),
+) error {
 	number := len(u.parts) + 1
 	r := request{
-		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: hex.EncodeToString(sum), header: http.Header{},
+		method: http.MethodPut, key: u.key, bytes: part.Size(), sum: hex.EncodeToString(sum), header: header,
 		query: url.Values{"partNumber": {strconv.Itoa(number)}, "uploadId": {u.id}},
 		body: func() io.Reader {
 			return &countingPart{io.NewSectionReader(part, 0, part.Size()), sent}
@@ -121,15 +125,15 @@ func (u *upload) put(ctx context.Context, part *io.SectionReader, sum []byte, se
 		r.header.Set(checksumHeader, text)
 		done.Checksum = text // a server without checksums ignores it
 	}
-	header, err := u.b.call(ctx, r, nil)
+	response, err := u.b.call(ctx, r, nil)
 	if err != nil {
 		return err
 	}
-	if got := header.Get(checksumHeader); got != "" && done.Checksum != "" && got != done.Checksum {
+	if got := response.Get(checksumHeader); got != "" && done.Checksum != "" && got != done.Checksum {
 		return fmt.Errorf("%s: the S3 server received other bytes: part %d has the SHA-256 %s, and its response %w",
 			Location{u.b.name, u.key}, number, done.Checksum, u.b.hide(got))
 	}
-	done.ETag = header.Get("Etag")
+	done.ETag = response.Get("Etag")
 	u.parts = append(u.parts, done)
 	return nil
 }
