@@ -66,7 +66,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"auth-failures":   "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s", "backup-sync": "true",
 		"require-sync-standby": "true",
-		"s3-endpoint":          "https://s3.example", "s3-region": "eu-north-1", "s3-instance-role": "true",
+		"s3-endpoint":          "https://s3.example", "s3-virtual-host": "true", "s3-region": "eu-north-1", "s3-instance-role": "true",
 		"audit-keep":  "7d",
 		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
 		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",

@@ -24,6 +24,7 @@ type Backup struct {
 	Sync  bool          // acknowledge a plant after its commit is copied
 
 	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
+	VirtualHost  bool
 	Region       string
 	InstanceRole bool
 }
@@ -43,13 +44,14 @@ func checkEndpoint(text string) error {
 
 // BindS3 adds the flags of the S3 server to a command that reads or writes a backup.
 func (s *Settings) BindS3(f *pflag.FlagSet) {
-	s.Bind(f, "s3-endpoint", "s3-region", "s3-instance-role")
+	s.Bind(f, "s3-endpoint", "s3-region", "s3-virtual-host", "s3-instance-role")
 }
 
 // S3Config returns the S3 server of the settings and of the usual variables.
 func (b *Backup) S3Config(env *Environment) s3.Config {
 	return s3.Config{
 		Endpoint:     cmp.Or(b.Endpoint, env.Vars["AWS_ENDPOINT_URL_S3"], env.Vars["AWS_ENDPOINT_URL"]),
+		VirtualHost:  b.VirtualHost,
 		Region:       cmp.Or(b.Region, env.Vars["AWS_REGION"], env.Vars["AWS_DEFAULT_REGION"]),
 		CAFile:       env.Vars["AWS_CA_BUNDLE"],
 		InstanceRole: b.InstanceRole,

@@ -13,6 +13,7 @@ import (
 // AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
 type Config struct {
 	Endpoint     string        // URL; empty: Amazon S3 in the region
+	VirtualHost  bool          // the bucket is before the host of the endpoint; false: it begins the path
 	Region       string        // empty: us-east-1
 	InstanceRole bool          // also request keys from the metadata service of the machine
 	CAFile       string        // PEM file that verifies the certificate of the server; empty: those of the system
@@ -56,15 +57,22 @@ func Open(c Config, bucket string) (*Bucket, error) {
 	}, nil
 }
 
-// base returns the URL of a bucket: at Amazon a host of its own, because Amazon recommends it, else a path. A bucket
-// with a dot in its name has no certificate for such a host.
+// base returns the URL of a bucket: at Amazon a host of its own, because Amazon recommends it, else as the Config says.
+// An endpoint that providers show for one bucket has it already. A bucket with a dot in its name has no certificate for
+// a host of its own.
 func (c Config) base(bucket string) (*url.URL, error) {
 	if c.Endpoint != "" {
 		u, err := ParseEndpoint(c.Endpoint)
 		if err != nil {
 			return nil, err
 		}
-		return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
+		switch {
+		case !c.VirtualHost:
+			return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
+		case strings.HasPrefix(u.Host, bucket+"."):
+			return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+		}
+		return &url.URL{Scheme: u.Scheme, Host: bucket + "." + u.Host}, nil
 	}
 	host := "s3." + c.Region + ".amazonaws.com"
 	if !regionText.MatchString(c.Region) {

@@ -49,6 +49,8 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 		remedy = "; give the keys the rights to list the bucket, and to read, write and delete its objects"
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException":
 		remedy = "; check the region and the endpoint"
+	case "SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess":
+		remedy = "; set s3-virtual-host, because this server requires the bucket in the host name"
 	case "PreconditionFailed":
 		remedy = "; the object was replaced during the download, start it again"
 	case "RequestTimeTooSkewed":
