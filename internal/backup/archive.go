@@ -101,7 +101,7 @@ func (a *Archive) Restore(
 			faults := r.Faults
 			r, err = a.restore(ctx, base, steps, path, at, replace, progress)
 			r.Faults = faults
-			if _, damaged := errors.AsType[backupfile.ManifestError](err); !damaged {
+			if !isDamage(err) {
 				return err
 			}
 			// The segments after an older backup have the same commits.
@@ -113,6 +113,13 @@ func (a *Archive) Restore(
 		err = fmt.Errorf("%s: %w", strings.Join(r.Faults, "; "), err)
 	}
 	return r, err
+}
+
+// isDamage reports whether an error is about a backup that is incomplete or damaged.
+func isDamage(err error) bool {
+	_, incomplete := errors.AsType[backupfile.ManifestError](err)
+	_, damaged := errors.AsType[backupfile.DamageError](err)
+	return incomplete || damaged
 }
 
 // retryMissing repeats do while a file is missing, a few times: a server may have merged or removed a segment since

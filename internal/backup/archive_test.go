@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -868,5 +870,46 @@ func TestRemovedDuringRestore(t *testing.T) {
 	_, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), time.Time{}, false, nil)
 	if err == nil || !strings.Contains(err.Error(), missingText) {
 		t.Errorf("restore: %v, want an error with %q", err, missingText)
+	}
+}
+
+// TestDamagedStore shows that no backup is made of a store with a damaged plant, and that a destination which has such a
+// backup is restored from the one before it, with the segments after that.
+func TestDamagedStore(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(3)
+	r.backup()
+	r.create(2)
+	r.ship()
+	newer := r.names.nameAt(time.Now().Add(time.Second), scheduledEnd)
+	progress := func(string) backupfile.Progress { return func(int64, int64) {} }
+	m, err := r.Service.to.make(t.Context(), r.config.DB, newer, progress)
+	r.must(err)
+
+	backup := filepath.Join(r.to, newer)
+	damaged, err := os.ReadFile(backup)
+	r.must(err)
+	damaged[bytes.Index(damaged, []byte("plant 1"))] ^= 1 << 5
+	r.must(os.WriteFile(backup, damaged, 0o600))
+	m.SHA256 = fmt.Sprintf("%x", sha256.Sum256(damaged))
+	r.must(os.Remove(backup + backupfile.ManifestSuffix))
+	r.must(m.Write(backup + backupfile.ManifestSuffix))
+	r.wantRestored(time.Time{}, 5)
+	_, got, err := r.restore(time.Time{})
+	fault := fmt.Sprintf("%s: the backup is damaged: plant %d does not match its digest", r.Service.to.location(newer), r.ids[1])
+	if err != nil || got.Segments != 1 || len(got.Faults) != 1 || got.Faults[0] != fault {
+		t.Errorf("restored %+v, %v; want the fault %q", got, err, fault)
+	}
+
+	store := filepath.Join(t.TempDir(), "p.db") // with the same damage
+	r.must(os.WriteFile(store, damaged, 0o600))
+	_, err = r.Service.to.make(t.Context(), store, r.names.nameAt(time.Now().Add(2*time.Second), scheduledEnd), progress)
+	want := fmt.Sprintf("the store is damaged: plant %d does not match its digest; no backup was made", r.ids[1])
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("backup of a damaged store: %v, want %s", err, want)
+	}
+	if names, err := filepath.Glob(filepath.Join(r.to, "p-*.db")); err != nil || len(names) != 2 {
+		t.Errorf("backups %q, %v", names, err)
 	}
 }

@@ -50,7 +50,8 @@ const backupPages = 256
 
 // Backup copies the store at path, which may be served, to a new file and writes its
 // manifest. The copy includes every plant that was acknowledged before the call. The file
-// appears under its name after its manifest, complete and on stable storage.
+// appears under its name after its manifest, complete and on stable storage. The error of a
+// damaged store wraps a DamageError.
 //
 // Backup reads one snapshot of the store with SQLite's backup API
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
@@ -141,6 +142,9 @@ func snapshot(
 	if err == nil {
 		err = leaveWAL(temp)
 	}
+	if err == nil {
+		err = checkCopy(ctx, temp.Name())
+	}
 	if err != nil && temp != nil {
 		err = errors.Join(err, temp.Discard())
 	}
@@ -198,6 +202,17 @@ func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progres
 		start = time.Now()
 		return ctx.Err()
 	})
+}
+
+// checkCopy refuses the copy of a damaged store. A backup of it would look whole, and the retention would remove the
+// older ones that are.
+func checkCopy(ctx context.Context, path string) error {
+	var v Verification
+	err := cmp.Or(v.checkImmutable(ctx, path, false, nil), v.damage("the store"))
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; no backup was made, and the older ones stay: restore one of them", err)
+	}
+	return err
 }
 
 // leaveWAL changes the header of a database file so that SQLite reads it without a WAL, even

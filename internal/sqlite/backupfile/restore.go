@@ -90,7 +90,7 @@ func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File
 		return cmp.Or(err, m.CheckContent(size, sum))
 	}
 	v, err := m.verify(ctx, temp.Name(), nil)
-	return cmp.Or(err, v.damage())
+	return cmp.Or(err, v.damage("the backup"))
 }
 
 // receiveAlone copies a backup without its manifest from r into a file, checks it, and returns
@@ -112,7 +112,7 @@ func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progres
 		return m, err
 	}
 	var v Verification
-	if err := cmp.Or(v.checkImmutable(ctx, temp.Name(), false, nil), v.damage()); err != nil {
+	if err := cmp.Or(v.checkImmutable(ctx, temp.Name(), false, nil), v.damage("the backup")); err != nil {
 		return m, err
 	}
 	m = Manifest{Format: manifestFormat, Store: v.Store, Commits: v.Commits, Plants: v.Plants}
@@ -130,10 +130,7 @@ func (m *Manifest) replay(ctx context.Context, path string, commits func(*Replay
 		return err
 	}
 	m.Plants, m.Commits = v.Plants, v.Commits
-	if len(v.Faults) > 0 {
-		return fmt.Errorf("the restored store is damaged: %s", v.Faults[0])
-	}
-	return nil
+	return v.damage("the restored store")
 }
 
 // copyBytes copies a backup, which must have exactly size bytes.

@@ -40,12 +40,17 @@ func (v *Verification) fault(format string, args ...any) {
 	v.Faults = append(v.Faults, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
 }
 
-// damage returns the first fault of a backup as an error, nil without one.
-func (v *Verification) damage() error {
+// DamageError is the error for a store or a backup that could be read and is damaged.
+type DamageError string
+
+func (e DamageError) Error() string { return string(e) }
+
+// damage returns the first fault as a DamageError, nil without one. what names the file that was read.
+func (v *Verification) damage(what string) error {
 	if len(v.Faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the backup is damaged: %s", v.Faults[0])
+	return DamageError(what + " is damaged: " + v.Faults[0])
 }
 
 // Verify reads the whole store at path and detects damage: it runs SQLite's integrity check
