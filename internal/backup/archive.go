@@ -64,6 +64,17 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 		address, len(all), all[0])
 }
 
+// HasBackup reports whether a destination has a backup of the store with the file name of db, complete or not.
+func HasBackup(ctx context.Context, address string, bucket s3.Config, db string) (bool, error) {
+	to, err := newDestination(Config{Destination: address, S3: bucket})
+	if err != nil {
+		return false, err
+	}
+	names := seriesOf(db)
+	files, err := to.list(ctx, names.prefix())
+	return slices.ContainsFunc(files, func(f file) bool { _, ok := names.named(f.name); return ok }), err
+}
+
 func newArchive(to destination, names series) *Archive {
 	return &Archive{to: to, names: names, inner: map[inner]bool{}}
 }

@@ -23,6 +23,8 @@ type Backup struct {
 	Lag   time.Duration // 0: only backups
 	Sync  bool          // acknowledge a plant after its commit is copied
 
+	RestoreMissing bool // restore a store that does not exist
+
 	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
 	VirtualHost  bool
 	Region       string
@@ -74,6 +76,8 @@ func (b *Backup) check(s *Settings) error {
 			"scheduled backups need a store in a file; back up PostgreSQL with its tools, such as pgBackRest")
 	}
 	switch {
+	case b.RestoreMissing && b.Dir == "":
+		return s.Fault("restore-missing", "set backup-dir too, from which the store is restored")
 	case b.Sync && b.Dir == "":
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:

@@ -118,6 +118,10 @@ func (s *Settings) storeGroups() []Group {
 				"`time` within which each commit is copied to the backup directory; 0: only with the next backup",
 			},
 			{"backup-sync", toggle(&s.Backup.Sync), "", "acknowledge a plant when the backup directory has it too"},
+			{
+				"restore-missing", toggle(&s.Backup.RestoreMissing), "",
+				"restore a store that does not exist from the backup directory, before the start",
+			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
 			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
 			{

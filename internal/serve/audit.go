@@ -24,6 +24,9 @@ type serverAudit struct {
 func (v *instance) openAudit(ctx context.Context) error {
 	a := &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
 	details := append(auditDetails(v.Settings, v.Env), audit.Detail{Key: "version", Value: v.Version})
+	if v.restored != nil {
+		a.Record(a.event(audit.StoreRestore, v.restored...))
+	}
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))

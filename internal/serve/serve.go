@@ -68,6 +68,7 @@ type instance struct {
 	signIn   *oidc.Client   // of the console at the issuer; nil: none
 	store    *writepath.Store
 	audit    *serverAudit
+	restored []audit.Detail  // of the missing store; nil: it was there
 	backups  *backup.Service // nil: none
 	copied   *copiedEngine   // engine; nil without --backup-sync
 	events   *eventSender
@@ -89,6 +90,7 @@ func (v *instance) open(ctx context.Context) error {
 	for _, open := range []func(context.Context) error{
 		v.check,         // before anything is created
 		v.openListeners, // before the engine creates files
+		v.openMissing,
 		v.openEngine,
 		v.openIssuer,
 		v.openStore,

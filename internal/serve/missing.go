@@ -1,0 +1,58 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/backup"
+)
+
+// openMissing restores a store that does not exist, or refuses to create it, if the destination has backups of it: an
+// empty store would refuse every token of the lost one, and its backups would replace those that are needed now. If the
+// destination does not respond, nothing shows that the store is new.
+func (v *instance) openMissing(ctx context.Context) error {
+	s := v.Settings
+	if s.Backup.Dir == "" {
+		return nil
+	}
+	info, err := os.Stat(s.DB.Path)
+	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
+		return nil
+	}
+	empty := err == nil // as a start leaves it that was killed
+	bucket := s.Backup.S3Config(v.Env)
+	switch found, err := backup.HasBackup(ctx, s.Backup.Dir, bucket, s.DB.Path); {
+	case err != nil:
+		return err
+	case !found:
+		return nil
+	case !s.Backup.RestoreMissing:
+		return s.Fault("backup-dir", "there is no store %s, and %s has backups of it; run plantstore restore %s --db %s, "+
+			"or let serve do it with --restore-missing; for a new store use another name or backup-dir",
+			s.DB.Path, s.Backup.Dir, s.Backup.Dir, s.DB.Path)
+	}
+	v.log.Info("there is no store; restoring it from its backups", "db", s.DB.Path, "destination", s.Backup.Dir)
+	archive, err := backup.OpenArchive(ctx, s.Backup.Dir, bucket, s.DB.Path)
+	if err != nil {
+		return err
+	}
+	r, err := archive.Restore(ctx, s.DB.Path, time.Time{}, empty, nil)
+	if err != nil {
+		return err
+	}
+	for _, fault := range r.Faults {
+		v.log.Warn("a damaged backup was left out of the restore", "error", fault)
+	}
+	v.log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
+	v.restored = []audit.Detail{
+		{Key: "file", Value: s.Backup.Dir},
+		{Key: "plants", Value: strconv.FormatInt(r.Plants, 10)},
+		{Key: "commits", Value: strconv.FormatInt(r.Commits, 10)},
+	}
+	return nil
+}
