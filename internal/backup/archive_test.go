@@ -573,6 +573,7 @@ func TestMergeAround(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
+	r.ship()
 	begin := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
 	var groups [][]time.Time
 	for hour := range 2 {
@@ -594,6 +595,13 @@ func TestMergeAround(t *testing.T) {
 	}
 	if n := len(r.segments()); n != 6 {
 		t.Errorf("%d segments, want the 5 of the damaged hour and 1", n)
+	}
+	if !r.backupNeeded() {
+		t.Error("no backup is needed although a segment is damaged")
+	}
+	r.made = r.needed // as after a backup
+	if err := r.mergeOld(t.Context(), time.Now()); err == nil || r.backupNeeded() {
+		t.Errorf("merge: %v; a second backup is needed: %v", err, r.backupNeeded())
 	}
 
 	for name, content := range parts {

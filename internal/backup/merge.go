@@ -95,6 +95,9 @@ func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []s
 	for i, g := range group {
 		var err error
 		if segments[i], contents[i], err = s.archive.check(ctx, g); err != nil {
+			if errors.Is(err, journal.ErrDamaged) {
+				s.bypass(g.name)
+			}
 			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
 	}
@@ -106,6 +109,15 @@ func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []s
 		return err
 	}
 	return s.deleteSegments(ctx, group)
+}
+
+// bypass makes a backup due because of a damaged segment, once for each: a restore that begins with it needs no segment
+// before it.
+func (s *Service) bypass(name string) {
+	if at, known := s.copier.copied(); known && !s.damaged[name] {
+		s.damaged[name] = true
+		s.needBackup(at.commits)
+	}
 }
 
 // deleteSegments removes segments.

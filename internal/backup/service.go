@@ -85,6 +85,7 @@ type Service struct {
 	copier  *copier       // nil: only backups are made
 	wake    chan struct{} // holds a value when needed was set
 
+	damaged map[string]bool // segments for which a backup became due; used by the merging only
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
 	last       prometheus.Gauge // start of the newest scheduled backup
@@ -112,7 +113,7 @@ func New(c Config) (*Service, error) {
 		config: c, to: to, names: seriesOf(c.DB), store: store,
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
-		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
+		damaged: map[string]bool{}, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
 		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
