@@ -117,6 +117,8 @@ const (
 	unique    = "member names must be unique; got "
 	tooDeep   = "arrays and objects must nest at most 64 deep; got 65 at byte "
 	notUTF8   = "the body must be UTF-8; got "
+
+	byteOrderMark = "a byte order mark, which must be removed"
 )
 
 // several joins faults as one message does.
@@ -149,7 +151,8 @@ func TestDecodeOtherValues(t *testing.T) {
 func TestDecodeSyntax(t *testing.T) {
 	t.Parallel()
 	checkFaults(t, []fault{
-		notJSON("byte order mark", "\uFEFF{}", `a value at byte 0; got '\ufeff'`),
+		notJSON("byte order mark", "\uFEFF{}", "a value at byte 0; got "+byteOrderMark),
+		notJSON("byte order mark after the object", "{}\uFEFF", "the end of the body at byte 2; got "+byteOrderMark),
 		notJSON("text", "id=1", "a value at byte 0; got 'i'"),
 		notJSON("NUL", "\x00", `a value at byte 0; got '\x00'`),
 		notJSON("NUL after the object", "{\"id\":1,\"name\":\"\"}\x00", `the end of the body at byte 18; got '\x00'`),

@@ -261,8 +261,11 @@ func (d *decoder) unexpected(want string) bool {
 	if d.pos < len(d.data) {
 		r, size := utf8.DecodeRune(d.data[d.pos:])
 		got = strconv.QuoteRune(r)
-		if r == utf8.RuneError && size == 1 {
+		switch {
+		case r == utf8.RuneError && size == 1:
 			got = fmt.Sprintf("0x%02X", d.data[d.pos])
+		case r == '\uFEFF': // RFC 8259 section 8.1 forbids it
+			got = "a byte order mark, which must be removed"
 		}
 	}
 	d.faults.Add(CodeBodyNotJSON, fmt.Sprintf("the body is not JSON: expected %s at byte %d; got %s", want, d.pos, got))

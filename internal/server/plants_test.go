@@ -141,7 +141,7 @@ func TestInvalidBody(t *testing.T) {
 		},
 		{
 			"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002,
-			"the body is not JSON: expected a value at byte 0; got '\\ufeff'",
+			"the body is not JSON: expected a value at byte 0; got a byte order mark, which must be removed",
 		},
 		{
 			"comment", `{"id":1,/* */"name":"A"}`, 40002,
