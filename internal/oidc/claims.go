@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -108,12 +107,13 @@ func readTimes(claims object) (valid lifetime, issued int64, err error) {
 	return valid, issued, err
 }
 
-// numericDate returns a required NumericDate (RFC 7519 section 2). It accepts whole seconds only.
+// numericDate returns a required NumericDate (RFC 7519 section 2). It cuts off a fraction: the token starts and
+// expires less than a second earlier.
 func numericDate(claims object, name string) (int64, error) {
 	const secondsMax = 253402300799 // the end of the year 9999
 	seconds, ok := claims[name].(float64)
-	if !ok || seconds != math.Trunc(seconds) || seconds < 0 || seconds > secondsMax {
-		return 0, fmt.Errorf("%s is missing or not a number of whole seconds", name)
+	if !ok || seconds < 0 || seconds > secondsMax {
+		return 0, fmt.Errorf("%s is missing or not a number of seconds since 1970", name)
 	}
 	return int64(seconds), nil
 }

@@ -42,8 +42,8 @@ func TestBadIDTokens(t *testing.T) {
 		"expired":         {oidctest.Object{"iat": at(-time.Hour), "exp": at(-2 * time.Minute)}, "exp is in the past"},
 		"of the future":   {oidctest.Object{"iat": at(2 * time.Minute)}, "nbf or iat is in the future"},
 		"not before":      {oidctest.Object{"nbf": at(2 * time.Minute)}, "nbf or iat is in the future"},
-		"no exp":          {oidctest.Object{"exp": nil}, "exp is missing or not a number of whole seconds"},
-		"no iat":          {oidctest.Object{"iat": nil}, "iat is missing or not a number of whole seconds"},
+		"no exp":          {oidctest.Object{"exp": nil}, "exp is missing or not a number of seconds since 1970"},
+		"no iat":          {oidctest.Object{"iat": nil}, "iat is missing or not a number of seconds since 1970"},
 		"a year": {
 			oidctest.Object{"exp": at(365 * 24 * time.Hour)},
 			"the time from iat to exp is not between 0 and 30 days",

@@ -2,7 +2,9 @@ package oidc_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -164,6 +166,7 @@ func TestGoodJWTs(t *testing.T) {
 		v := start(t, i)
 		now := time.Now()
 		at := func(d time.Duration) int64 { return now.Add(d).Unix() }
+		fraction := func(d time.Duration) json.Number { return json.Number(fmt.Sprintf("%d.845412969589233", at(d))) }
 		for _, k := range keys {
 			for range 2 { // the second time from the cache
 				claims, err := v.Verify(t.Context(), k.Sign(k.Header(), i.Claims(now)), now, true)
@@ -191,6 +194,10 @@ func TestGoodJWTs(t *testing.T) {
 			{"without scope", nil, oidctest.Object{"scope": nil}, 0},
 			{"issued by a clock ahead", nil, oidctest.Object{"iat": at(59 * time.Second)}, auth.ScopeCreate},
 			{"expired 58 s ago", nil, oidctest.Object{"iat": at(-time.Hour), "exp": at(-58 * time.Second)}, auth.ScopeCreate},
+			{
+				"fractions of a second", nil, // as Laravel Passport sends them
+				oidctest.Object{"iat": fraction(0), "nbf": fraction(0), "exp": fraction(time.Hour)}, auth.ScopeCreate,
+			},
 			{"nbf in the past", nil, oidctest.Object{"nbf": at(-time.Hour)}, auth.ScopeCreate},
 			{"unknown claims", nil, oidctest.Object{"a": []any{nil, true, 1.5, oidctest.Object{}}}, auth.ScopeCreate},
 			{"brackets in a text", nil, oidctest.Object{"a": `[[[[[[[[[["{{\`}, auth.ScopeCreate},
