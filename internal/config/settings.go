@@ -190,10 +190,10 @@ func (s *Settings) set(flags *pflag.FlagSet, name, value, source string) error {
 	return nil
 }
 
-// serviceLink matches the variables that Kubernetes sets in every container of a namespace with a Service named
-// plantstore.
-var serviceLink = regexp.MustCompile(
-	`^PLANTSTORE_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// serviceLink matches the variables that Kubernetes sets in every container of a namespace with a Service whose name
+// begins with plantstore (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
+var serviceLink = regexp.MustCompile(`^PLANTSTORE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.+:[0-9]+$|PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=)`)
 
 // checkEnviron refuses an unknown variable with the prefix of the program: it is a mistyped setting.
 func checkEnviron(environ map[string]string, settings []string) error {
@@ -202,7 +202,8 @@ func checkEnviron(environ map[string]string, settings []string) error {
 		allowed = append(allowed, Variable(name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if strings.HasPrefix(name, VariablePrefix) && !slices.Contains(allowed, name) && !serviceLink.MatchString(name) {
+		if strings.HasPrefix(name, VariablePrefix) && !slices.Contains(allowed, name) &&
+			!serviceLink.MatchString(name+"="+environ[name]) {
 			return Usagef("unknown environment variable %s%s; see plantstore config --help", name, DidYouMean(name, allowed))
 		}
 	}
