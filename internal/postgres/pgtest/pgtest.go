@@ -94,9 +94,12 @@ func Around(run func() int, server **Server) (code int) {
 	return code
 }
 
-// programs returns the directory of the programs of PostgreSQL 15, or of the newest
-// installed version.
+// programs returns the directory of the programs: PLANTSTORE_TEST_POSTGRES, PostgreSQL 15,
+// or the newest installed version.
 func programs() (string, error) {
+	if dir := os.Getenv("PLANTSTORE_TEST_POSTGRES"); dir != "" {
+		return dir, nil
+	}
 	const wanted = "/usr/lib/postgresql/15/bin"
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	switch {
