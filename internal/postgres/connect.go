@@ -1,12 +1,16 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -24,6 +28,40 @@ var serverParameters = []string{
 	"application_name", "lock_timeout", "options", "search_path", "statement_timeout", "timezone",
 }
 
+// fixedParameters are the parameters of libpq that the driver does not know, with the values for what the program does
+// anyway (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS).
+var fixedParameters = map[string][]string{
+	"client_encoding": {"utf8", "utf-8", "auto"}, "fallback_application_name": nil, "gssdelegation": {"0"},
+	"gssencmode": {"disable", "prefer"}, "gsslib": nil, "hostaddr": nil,
+	"keepalives": {"1"}, "keepalives_count": nil, "keepalives_idle": nil, "keepalives_interval": nil,
+	"load_balance_hosts": {"disable"}, "oauth_client_id": nil, "oauth_client_secret": nil, "oauth_issuer": nil,
+	"oauth_scope": nil, "replication": {"0", "off", "no", "false"}, "requirepeer": nil,
+	"scram_client_key": nil, "scram_server_key": nil, "ssl_max_protocol_version": nil, "ssl_min_protocol_version": nil,
+	"sslcompression": {"0"}, "sslcrl": nil, "sslcrldir": nil, "sslkeylogfile": nil, "tcp_user_timeout": nil,
+}
+
+// checkParameters refuses parameters that are unknown or that the driver does not support, and removes those that change
+// nothing. It names only parameters of libpq: any other text may be a part of a password.
+func checkParameters(given map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		values, known := fixedParameters[name]
+		switch {
+		case slices.Contains(serverParameters, name):
+		case !known:
+			return fmt.Errorf("a parameter is unknown: use those of libpq and pgx, and of the server only %s",
+				strings.Join(serverParameters, ", "))
+		case slices.Contains(values, strings.ToLower(given[name])):
+			delete(given, name)
+		case values == nil:
+			return fmt.Errorf("the program does not support the parameter %s of libpq; remove it", name)
+		default:
+			return fmt.Errorf("the program supports the parameter %s of libpq only with the value %s; remove it",
+				name, strings.Join(values, " or "))
+		}
+	}
+	return nil
+}
+
 // resolve returns the configuration of the connections. Unless the URL sets them, it
 // requires a primary and a server that proves that it knows the password, and adds a
 // connect timeout for each host.
@@ -34,10 +72,12 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("the database URL %s: %s", u, detail)
 	}
 	conn := config.ConnConfig
-	for name := range conn.RuntimeParams {
-		if !slices.Contains(serverParameters, name) { // perhaps a part of a password
-			return nil, fmt.Errorf("the database URL %s: a parameter is unknown: "+
-				"use those of libpq and pgx, and of the server only %s", u, strings.Join(serverParameters, ", "))
+	if err := checkParameters(conn.RuntimeParams); err != nil {
+		return nil, fmt.Errorf("the database URL %s: %w", u, err)
+	}
+	if conn.Password == "" {
+		if err := u.checkPassfile(); err != nil {
+			return nil, fmt.Errorf("the database URL %s: read the password: %w", u, err)
 		}
 	}
 	remote := remoteHosts(&conn.Config)
@@ -68,7 +108,39 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 	}
 	config.PingTimeout = pingTime
 	conn.OnNotice = recordWarning
+	config.BeforeConnect = u.readAgain
 	return config, nil
+}
+
+// readAgain reads the files of the URL for a new connection, as libpq does: passwords, certificates and keys are replaced
+// while a server runs.
+func (u URL) readAgain(_ context.Context, c *pgx.ConnConfig) error {
+	config, err := u.resolve()
+	if err != nil {
+		return err
+	}
+	now := config.ConnConfig
+	c.Host, c.Port, c.Fallbacks, c.TLSConfig = now.Host, now.Port, now.Fallbacks, now.TLSConfig
+	c.Password, c.RequireAuth = now.Password, now.RequireAuth
+	return nil
+}
+
+// checkPassfile returns an error if the file with the password is named and cannot be read. The driver ignores that.
+func (u URL) checkPassfile() error {
+	name := os.Getenv("PGPASSFILE")
+	for _, p := range u.parameters {
+		if value, ok := strings.CutPrefix(p, "passfile="); ok {
+			name, _ = url.PathUnescape(value) // ParseURL has checked it
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	f, err := os.Open(name) //nolint:gosec // the operator chose the path
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // host is another machine in the URL, and how the driver tries to connect to it.

@@ -23,8 +23,10 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/store"
 )
 
 // TestCheckDemandsTLS shows the URLs that need an explicit sslmode. It connects to no server.
@@ -102,6 +104,53 @@ func TestCheckDemandsTLS(t *testing.T) {
 				t.Errorf("Open: got  %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+// TestCheckParameters shows the parameters of libpq that a URL may have. A refused one is named, except an unknown one.
+func TestCheckParameters(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "none")
+	const unknown = "a parameter is unknown: use those of libpq and pgx, and of the server only application_name, " +
+		"lock_timeout, options, search_path, statement_timeout, timezone"
+	none := func(name string) string {
+		return "the program does not support the parameter " + name + " of libpq; remove it"
+	}
+	only := func(name, values string) string {
+		return "the program supports the parameter " + name + " of libpq only with the value " + values + "; remove it"
+	}
+	for parameter, want := range map[string]string{
+		"connect_timeout=3": "", "target_session_attrs=primary": "", "sslcertmode=disable": "", "sslsni=0": "",
+		"channel_binding=disable": "", "min_protocol_version=3.0": "", "krbsrvname=postgres": "", "sslnegotiation=postgres": "",
+		"application_name=flora": "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
+		"client_encoding=UTF8": "", "client_encoding=utf8": "", "client_encoding=auto": "", "keepalives=1": "",
+		"gssencmode=prefer": "", "load_balance_hosts=disable": "", "sslcompression=0": "", "replication=false": "",
+		"client_encoding=LATIN1":             only("client_encoding", "utf8 or utf-8 or auto"),
+		"keepalives=0":                       only("keepalives", "1"),
+		"load_balance_hosts=random":          only("load_balance_hosts", "disable"),
+		"gssencmode=require":                 only("gssencmode", "disable or prefer"),
+		"hostaddr=10.0.0.7":                  none("hostaddr"),
+		"keepalives_idle=5":                  none("keepalives_idle"),
+		"tcp_user_timeout=5000":              none("tcp_user_timeout"),
+		"sslcrl=/crl.pem":                    none("sslcrl"),
+		"requirepeer=postgres":               none("requirepeer"),
+		"ssl_min_protocol_version=TLSv1.3":   none("ssl_min_protocol_version"),
+		"scram_client_key=geheim":            none("scram_client_key"),
+		"geheim=1":                           unknown,
+		"jit=off":                            unknown,
+		"synchronous_commit=off":             unknown,
+		"passfile=" + neturl.PathEscape(key): "read the password: open " + key + ": no such file or directory",
+	} {
+		u, err := postgres.ParseURL("postgres://localhost/plants?" + parameter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = "the database URL postgres://localhost/plants?xxxxx: " + want
+		}
+		if got := errorText(u.Check()); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", parameter, got, want)
+		}
 	}
 }
 
@@ -225,6 +274,7 @@ type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	file        string // for sslrootcert
+	pem         []byte // in file
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -245,21 +295,25 @@ func newAuthority(t *testing.T) *authority {
 	if a.certificate, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if err := os.WriteFile(a.file, a.pem, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-// issue returns a certificate for an address, and its key, in PEM.
-func (a *authority) issue(t *testing.T, address string) (certificate, key []byte) {
+// issue returns a certificate for an address or a role, and its key, in PEM.
+func (a *authority) issue(t *testing.T, name string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.ParseIP(address)}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+	}
+	if address := net.ParseIP(name); address != nil {
+		template.IPAddresses = []net.IP{address}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
 	if err != nil {
@@ -273,20 +327,25 @@ func (a *authority) issue(t *testing.T, address string) (certificate, key []byte
 	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ownDER})
 }
 
-// TestTLS connects to a PostgreSQL server with TLS and a certificate of the test's authority.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	// The certificate is for the first of two addresses. On Linux, all of 127.0.0.0/8 is this machine; the port is fixed.
-	named := fmt.Sprintf("127.%d.%d.1", 1+mathrand.IntN(250), mathrand.IntN(250))
-	other := strings.TrimSuffix(named, "1") + "2"
+// server returns the files of a server at an address that accepts certificates of the same authority.
+func (a *authority) server(t *testing.T, address string) pgtest.Certificates {
+	t.Helper()
+	certificate, key := a.issue(t, address)
+	return pgtest.Certificates{Certificate: certificate, Key: key, Clients: a.pem}
+}
+
+// startTLS starts a PostgreSQL server on two addresses, with a certificate for the first one.
+func startTLS(t *testing.T, a *authority) (s *pgtest.Server, named, other string) {
+	t.Helper()
+	// On Linux, all of 127.0.0.0/8 is this machine; the port is fixed.
+	named = fmt.Sprintf("127.%d.%d.1", 1+mathrand.IntN(250), mathrand.IntN(250))
+	other = strings.TrimSuffix(named, "1") + "2"
 	if l, err := net.Listen("tcp", named+":0"); err != nil {
 		t.Skipf("this system has no %s", named)
 	} else if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	right, wrong := newAuthority(t), newAuthority(t)
-	certificate, key := right.issue(t, named)
-	s, err := pgtest.StartTLS(t.Context(), []string{named, other}, certificate, key)
+	s, err := pgtest.StartTLS(t.Context(), []string{named, other}, a.server(t, named))
 	if errors.Is(err, pgtest.ErrMissing) {
 		t.Skip(err)
 	}
@@ -298,6 +357,14 @@ func TestTLS(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return s, named, other
+}
+
+// TestTLS connects to a PostgreSQL server with TLS and a certificate of the test's authority.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	right, wrong := newAuthority(t), newAuthority(t)
+	s, named, other := startTLS(t, right)
 	local, err := s.Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -341,8 +408,7 @@ func TestTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			database := own[strings.LastIndex(own, "/test")+1 : strings.Index(own, "?")]
-			url := "postgres://" + test.user + "@" + test.address + "/" + database + "?" + test.parameters
+			url := "postgres://" + test.user + "@" + test.address + "/" + databaseOf(own) + "?" + test.parameters
 			e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 			if err == nil {
 				err = e.Close()
@@ -353,6 +419,115 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// databaseOf returns the name of a database of pgtest.
+func databaseOf(url string) string {
+	return url[strings.LastIndex(url, "/test")+1 : strings.Index(url, "?")]
+}
+
+// TestRotation replaces the password, the authority, the server's certificate and the client's certificate of a running
+// engine. New connections use them.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	old, fresh := newAuthority(t), newAuthority(t)
+	s, named, _ := startTLS(t, old)
+	local, err := s.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, local, "CREATE ROLE certified LOGIN SUPERUSER PASSWORD 'erste'")
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write := func(a *authority, password string) {
+		certificate, key := a.issue(t, "certified")
+		pgpass := named + ":*:*:certified:" + password
+		for name, text := range map[string][]byte{
+			"root.crt": a.pem, "client.crt": certificate, "client.key": key, "pgpass": []byte(pgpass),
+		} {
+			if err := os.WriteFile(at(name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(old, "erste")
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://certified@" + named + "/" + databaseOf(local) + "?" +
+		neturl.Values{
+			"sslmode": {"verify-full"}, "sslrootcert": {at("root.crt")}, "sslcert": {at("client.crt")},
+			"sslkey": {at("client.key")}, "passfile": {at("pgpass")},
+		}.Encode()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	for _, name := range []string{"root.crt", "client.crt", "client.key", "pgpass"} {
+		if err := os.Rename(at(name), at("away")); err != nil {
+			t.Fatal(err)
+		}
+		reconnect(t, e, local, "open "+at(name)+": no such file or directory")
+		if err := os.Rename(at("away"), at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	execute(t, local, "ALTER ROLE certified PASSWORD 'zweite'")
+	if err := s.Renew(t.Context(), fresh.server(t, named)); err != nil {
+		t.Fatal(err)
+	}
+	write(fresh, "zweite")
+	reconnect(t, e, local, "")
+	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}}}
+	if err := insertBatch(t.Context(), e, batch); err != nil {
+		t.Error(err)
+	}
+}
+
+// reconnect ends the connections of an engine until a new one fails with that part of an error; empty: until it succeeds.
+func reconnect(t *testing.T, e *postgres.Engine, url, want string) {
+	t.Helper()
+	c := connect(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		if _, err := c.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+			"WHERE datname = current_database() AND pid <> pg_backend_pid()"); err != nil {
+			t.Fatal(err)
+		}
+		_ = e.Probe(ctx) // notices the end
+		err := e.Probe(ctx)
+		if want == "" && err == nil || want != "" && strings.Contains(errorText(err), want) {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// TestChangedService shows that the rules for a URL also hold for a service file that changes later.
+func TestChangedService(t *testing.T) {
+	t.Parallel()
+	at, err := neturl.Parse(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := filepath.Join(t.TempDir(), "services")
+	write := func(host string) {
+		text := fmt.Sprintf("[plants]\nhost=%s\nuser=postgres\ndbname=%s\n", host, strings.TrimPrefix(at.Path, "/"))
+		if err := os.WriteFile(service, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(at.Query().Get("host"))
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: "postgres:///?service=plants&servicefile=" + neturl.PathEscape(service),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	write("db.example")
+	reconnect(t, e, at.String(), "it has no sslmode, and db.example is not this machine")
 }
 
 // TestExposedConnection shows that a server logs a warning if sslmode does not protect its connections.
