@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/console"
 	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 func newConsole(p *program) *cobra.Command {
@@ -34,6 +35,9 @@ port, for example with ssh -L 8081:127.0.0.1:8081.`,
 				at, err := p.settings.ConsoleURL(ctx)
 				if err != nil {
 					return err
+				}
+				if terminal.Discards(p.Stdout) {
+					return errors.New("standard output is closed or /dev/null, and the link is shown only once")
 				}
 				t, code := console.NewCode()
 				_, err = engine.CreateToken(ctx, t, p.operator())

@@ -25,11 +25,11 @@ func curlCreate(at serve.Addresses, secret string) string {
   -d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`, at.Public.JoinPath("plants"), secret)
 }
 
-// greet creates the first tokens of a store and prints them. It creates none if their secrets would be written to a
-// file or a log that the operator did not choose for them. On a terminal it prints the addresses of any other store.
+// greet creates the first tokens of a store and prints them. It creates none if their secrets would be lost, or written
+// to a file or a log that the operator did not choose for them. On a terminal it prints the addresses of any other store.
 func (p *program) greet(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 	_, onTerminal := terminal.IsTerminal(p.Stdout)
-	if !onTerminal && !p.settings.Admin.PrintTokens {
+	if !onTerminal && (!p.settings.Admin.PrintTokens || terminal.Discards(p.Stdout)) {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
 			p.log.Warn("the store has no token; create one with plantstore token create, " +

@@ -242,6 +242,26 @@ func TestLastLineOfBlockedLog(t *testing.T) {
 	}
 }
 
+// TestFirstTokensToNull starts a server whose standard output is closed. It creates no token, because nobody would
+// receive the secret.
+func TestFirstTokensToNull(t *testing.T) {
+	t.Parallel()
+	p, err := newProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stdout = nil // the null device
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	if _, err := p.await(p.stderr, `level=WARN msg="the store has no token; create one with plantstore token create`); err != nil {
+		t.Fatal(err)
+	}
+	(&testServer{process: p}).stop(t)
+}
+
 // TestFirstTokensToFullPipe starts a server whose standard output is not read. The server starts, and logs how to
 // create tokens.
 func TestFirstTokensToFullPipe(t *testing.T) {

@@ -42,6 +42,8 @@ func (p *program) mint(
 			return m, fmt.Errorf("output: %s: %w", out.path, err)
 		}
 		defer func() { err = errors.Join(err, file.Discard()) }()
+	} else if terminal.Discards(p.Stdout) {
+		return m, errors.New("standard output is closed or /dev/null, and the secret is shown only once: use --output FILE")
 	}
 	if m, err = save(); err != nil {
 		return m, err

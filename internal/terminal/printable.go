@@ -109,6 +109,17 @@ func FormatTime(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
+// Discards reports whether a stream is the null device, which the Go runtime also opens in place of a closed one.
+func Discards(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	null, errNull := os.Stat(os.DevNull)
+	return err == nil && errNull == nil && os.SameFile(info, null)
+}
+
 // IsTerminal returns the file of a stream if it is a terminal.
 func IsTerminal(stream any) (*os.File, bool) {
 	f, ok := stream.(*os.File)
