@@ -155,14 +155,18 @@ func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+	const shared = fs.ModeSetgid | 0o770 // for a group, as Kubernetes sets it with the fsGroup of a pod
 	for _, test := range []struct {
-		mode fs.FileMode
-		want string // mode in the warnings; "" for no warning
+		dir, mode fs.FileMode
+		want      string // mode in the warnings; "" for no warning
 	}{
-		{0o600, ""},
-		{0o640, "-rw-r-----"},
-		{0o666, "-rw-rw-rw-"},
+		{0o770, 0o600, ""},
+		{0o770, 0o640, "-rw-r-----"},
+		{0o770, 0o666, "-rw-rw-rw-"},
+		{shared, 0o660, ""},
+		{shared, 0o664, "-rw-rw-r--"},
 	} {
+		must(t, os.Chmod(filepath.Dir(path), test.dir))
 		must(t, os.Chmod(path, test.mode))
 		var log syncBuffer
 		e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -181,7 +185,7 @@ func TestModes(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("mode %v: warned of %q, want %q", test.mode, got, want)
+			t.Errorf("mode %v in %v: warned of %q, want %q", test.mode, test.dir, got, want)
 		}
 	}
 }

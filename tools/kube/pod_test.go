@@ -64,6 +64,19 @@ func (n *node) volume(t *testing.T, name string) string {
 	return dir
 }
 
+// shareFiles gives the group access to the files of a volume, as a kubelet does when it mounts another volume in its place,
+// such as a restored snapshot.
+func (n *node) shareFiles(t *testing.T, name string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(n.volumes[name], "*"))
+	for _, file := range files {
+		err = errors.Join(err, os.Chown(file, -1, n.group), os.Chmod(file, 0o660))
+	}
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+}
+
 // project writes the files of a ConfigMap or Secret as a kubelet does: in a new directory, to which ..data then points.
 func (n *node) project(t *testing.T, name string, mode os.FileMode, files map[string][]byte) {
 	t.Helper()

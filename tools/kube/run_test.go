@@ -76,6 +76,7 @@ func TestEmbeddedPod(t *testing.T) {
 	}
 	_ = pod.signal(t, "KILL")
 
+	n.shareFiles(t, "data")
 	pod = n.start(t, template)
 	pod.ready(t, container)
 	if got, replayed := call.create(t, token, fern); got != created || !replayed {
@@ -138,7 +139,9 @@ func TestPostgresPod(t *testing.T) {
 	}
 	authority := newAuthority(t)
 	cert := certificate(t, authority, "db.example")
-	server, err := pgtest.StartTLS(t.Context(), []string{podAddress}, cert["tls.crt"], cert["tls.key"])
+	server, err := pgtest.StartTLS(t.Context(), []string{podAddress}, pgtest.Certificates{
+		Certificate: cert["tls.crt"], Key: cert["tls.key"], Clients: authority.PEM,
+	})
 	if errors.Is(err, pgtest.ErrMissing) {
 		need(t, "pg_ctlcluster")
 	}

@@ -4,6 +4,7 @@ package dbfile
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -86,9 +87,13 @@ func CheckBeside(path string, suffixes ...string) error {
 // WarnModes logs a warning for each file of a store that other users can read or write.
 // SQLite creates a WAL with the mode of the store's file.
 func WarnModes(path string, log *slog.Logger) {
+	others := fs.FileMode(0o077)
+	if dir, err := os.Stat(filepath.Dir(path)); err == nil && dir.Mode()&fs.ModeSetgid != 0 {
+		others = 0o007 // the operator shares the directory with a group, as fsGroup of a Kubernetes pod does
+	}
 	for _, suffix := range append([]string{""}, besideSuffixes...) {
 		info, err := os.Stat(path + suffix)
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
+		if err == nil && info.Mode().Perm()&others != 0 {
 			log.Warn("other users have access to a file of the store: run chmod 600",
 				"file", path+suffix, "mode", info.Mode().Perm().String())
 		}
