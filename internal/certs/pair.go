@@ -2,8 +2,13 @@
 package certs
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"os"
@@ -54,7 +59,7 @@ func (p *Pair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", p.paths[0], p.paths[1], err)
+		return nil, fmt.Errorf("%s and %s: %w", p.paths[0], p.paths[1], cmp.Or(p.fault(contents), err))
 	}
 	if p.current.Load() == nil {
 		return &pair, nil
@@ -66,6 +71,40 @@ func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("%s: the certificate is not valid before %s", p.paths[0], stamp(pair.Leaf.NotBefore))
 	}
 	return &pair, nil
+}
+
+// fault returns the reason why a pair is not usable, if it is a common one.
+func (p *Pair) fault(contents [][]byte) error {
+	if bytes.Contains(contents[1], []byte("ENCRYPTED")) { // PRIVATE KEY (RFC 5958), or Proc-Type: 4,ENCRYPTED (RFC 1421)
+		return fmt.Errorf("the key is encrypted, and the program does not ask for its password; "+
+			"decrypt it with openssl pkey -in %s -out FILE", p.paths[1])
+	}
+	block, rest := pem.Decode(contents[0])
+	for n := 2; block != nil; n++ {
+		if _, err := tls.X509KeyPair(rest, contents[1]); err == nil {
+			return fmt.Errorf("the certificate of the key is number %d in the file; "+
+				"write it first, then the certificate of its issuer", n)
+		}
+		block, rest = pem.Decode(rest)
+	}
+	return nil // another reason
+}
+
+// lacksIssuer reports whether clients need the certificate of the issuer, and it does not follow the leaf. A client of a
+// private authority has the issuer's; a public authority, which logs its certificates (RFC 6962 section 3.3), issues them
+// with an intermediate one.
+func lacksIssuer(pair *tls.Certificate) bool {
+	timestamps := asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 11129, 2, 4, 2}
+	isLogged := func(e pkix.Extension) bool { return e.Id.Equal(timestamps) }
+	switch leaf := pair.Leaf; {
+	case bytes.Equal(leaf.RawIssuer, leaf.RawSubject):
+		return false
+	case len(pair.Certificate) == 1:
+		return slices.ContainsFunc(leaf.Extensions, isLogged)
+	default:
+		next, err := x509.ParseCertificate(pair.Certificate[1])
+		return err != nil || !bytes.Equal(leaf.RawIssuer, next.RawSubject)
+	}
 }
 
 // report logs the result of a check.
@@ -88,6 +127,10 @@ func (p *Pair) loaded() {
 	p.metrics.start.Set(float64(leaf.NotBefore.Unix()))
 	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	p.log.Info("TLS certificate loaded", "file", p.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
+	if lacksIssuer(p.current.Load()) {
+		p.log.Warn("the certificate of the issuer does not follow the TLS certificate in its file, and clients may refuse it: "+
+			"insert it there", "file", p.paths[0], "issuer", leaf.Issuer.String())
+	}
 	// Group members may read the key: distributions have a group for this (ssl-cert).
 	if info, err := os.Stat(p.paths[1]); err == nil && info.Mode().Perm()&0o007 != 0 {
 		p.log.Warn("other users have access to the private key: run chmod o= on the file",

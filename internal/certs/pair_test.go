@@ -307,6 +307,77 @@ func TestBadPairAtTheStart(t *testing.T) {
 	}
 }
 
+// TestChains shows the messages about a chain that clients or the program can't use, and that a certificate of a private
+// authority needs no chain.
+func TestChains(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	middle, err := f.authority.Intermediate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(a *certstest.Authority, l certstest.Leaf) (cert, key string) {
+		c, k, err := a.Issue(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(c), string(k)
+	}
+	leaf, key := issue(middle, certstest.Leaf{Name: "leaf"})
+	private, privateKey := issue(f.authority, certstest.Leaf{Name: "private"})
+	public, publicKey := issue(middle, certstest.Leaf{Name: "public", Logged: true})
+	intermediate, root := string(middle.PEM), string(f.authority.PEM)
+	const encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"
+	const traditional = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n" +
+		"-----END EC PRIVATE KEY-----\n"
+	files := f.cert + " and " + f.key + ": "
+	const second = "the certificate of the key is number 2 in the file; write it first, then the certificate of its issuer"
+	locked := "the key is encrypted, and the program does not ask for its password; " +
+		"decrypt it with openssl pkey -in " + f.key + " -out FILE"
+	const lacks = "WARN the certificate of the issuer does not follow the TLS certificate in its file, and clients may refuse it: " +
+		"insert it there"
+	for name, in := range map[string]struct {
+		cert, key string
+		fault     string
+		warning   string
+	}{
+		"leaf and intermediate":      {leaf + intermediate, key, "", ""},
+		"with the root":              {leaf + intermediate + root, key, "", ""},
+		"private authority":          {private, privateKey, "", ""},
+		"private, with the root":     {private + root, privateKey, "", ""},
+		"public":                     {public + intermediate, publicKey, "", ""},
+		"public, no intermediate":    {public, publicKey, "", lacks},
+		"public, only the root":      {public + root, publicKey, "", lacks},
+		"root before intermediate":   {leaf + root + intermediate, key, "", lacks},
+		"intermediate before leaf":   {intermediate + leaf, key, files + second, ""},
+		"root first":                 {root + private, privateKey, files + second, ""},
+		"key of another certificate": {leaf + intermediate, privateKey, files + "tls: private key does not match public key", ""},
+		"encrypted":                  {leaf + intermediate, encrypted, files + locked, ""},
+		"encrypted, traditional":     {leaf + intermediate, traditional, files + locked, ""},
+	} {
+		f.metrics = prometheus.NewRegistry()
+		f.put(f.cert, in.cert)
+		f.put(f.key, in.key)
+		p, err := f.open()
+		if err == nil {
+			p.Close()
+		}
+		if got := fmt.Sprint(err); (in.fault != "" || err != nil) && got != in.fault {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got, in.fault)
+		}
+		var want []string
+		if in.fault == "" {
+			want = append(want, loaded)
+		}
+		if in.warning != "" {
+			want = append(want, in.warning)
+		}
+		if got := f.messages(); !slices.Equal(got, want) {
+			t.Errorf("%s: log %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Warnings begin 14 days before the expiry, or a fifth of a short validity, and come once a day.
 func TestExpiry(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"math/big"
@@ -25,17 +26,28 @@ type Authority struct {
 }
 
 // NewAuthority returns a new authority.
-func NewAuthority() (*Authority, error) {
+func NewAuthority() (*Authority, error) { return newAuthority("Plant Store test authority", nil) }
+
+// Intermediate returns a new authority with a certificate of a.
+func (a *Authority) Intermediate() (*Authority, error) {
+	return newAuthority("Plant Store test intermediate", a)
+}
+
+// newAuthority returns an authority with a certificate of its issuer; nil: with its own.
+func newAuthority(name string, issuer *Authority) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Plant Store test authority"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if issuer == nil {
+		issuer = &Authority{key: key, cert: template}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer.cert, key.Public(), issuer.key)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +72,7 @@ type Leaf struct {
 	DNSNames            []string
 	NotBefore, NotAfter time.Time
 	RSA                 bool // an RSA key of 2048 bits
+	Logged              bool // with timestamps of a public log, as public authorities issue it (RFC 6962)
 }
 
 // Issue returns a new certificate and its key in PEM form.
@@ -77,6 +90,11 @@ func (a *Authority) Issue(l Leaf) (cert, key []byte, err error) {
 		DNSNames: append([]string{"localhost"}, l.DNSNames...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if l.Logged {
+		template.ExtraExtensions = []pkix.Extension{{
+			Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 11129, 2, 4, 2}, Value: []byte{asn1.TagOctetString, 2, 0, 0},
+		}}
 	}
 	if template.NotBefore.IsZero() {
 		template.NotBefore = time.Now().Add(-time.Hour)
