@@ -124,7 +124,8 @@ func WithAttemptTimeout(d time.Duration) Option { return func(c *Client) { c.tim
 
 // WithHeaders calls a function with the header of each attempt, which may set X-Request-Id or traceparent from the
 // context. The propagators of OpenTelemetry fit: func(ctx context.Context, h http.Header) {
-// propagator.Inject(ctx, propagation.HeaderCarrier(h)) }.
+// propagator.Inject(ctx, propagation.HeaderCarrier(h)) }. A header of the connection or of the message itself, such as
+// Host, Content-Length or Transfer-Encoding, ends the create with an error before it is sent.
 func WithHeaders(set func(context.Context, http.Header)) Option {
 	return func(c *Client) { c.headers = set }
 }
@@ -259,7 +260,34 @@ func (c *Client) header(ctx context.Context, e *Error) (http.Header, error) {
 	if c.headers != nil {
 		c.headers(ctx, header)
 	}
-	return header, nil
+	return header, checkHeader(header)
+}
+
+// checkHeader returns an error for a header that is not valid (RFC 9110 section 5), or that could end the request
+// elsewhere or send it to another host.
+func checkHeader(header http.Header) error {
+	for name, values := range header {
+		if name == "" || strings.ContainsFunc(name, notInToken) {
+			return fmt.Errorf("the name of the header %q is not valid", name)
+		}
+		switch http.CanonicalHeaderKey(name) {
+		case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+			"Transfer-Encoding", "Upgrade":
+			return fmt.Errorf("remove the header %q: only the client sets it", name)
+		}
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == '\x7f' }) {
+				return fmt.Errorf("the value of the header %q contains a control character", name)
+			}
+		}
+	}
+	return nil
+}
+
+// notInToken reports whether no token of RFC 9110 section 5.6.2 contains a character.
+func notInToken(r rune) bool {
+	isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	return !isLetter && !('0' <= r && r <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 const userAgent = "plantstore-go"

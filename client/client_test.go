@@ -20,6 +20,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -277,16 +278,47 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: %v", transport, err)
 		}
 	}
-	c := shared.client(t, client.WithHeaders(func(_ context.Context, h http.Header) {
-		h["X-Other"] = []string{"a\r\nContent-Length: 0"}
-	}), client.WithRetryFor(0))
-	if _, err := c.Create(t.Context(), client.NewPlant{}); err == nil || errors.Is(err, client.ErrUnknown) {
-		t.Errorf("a header with a line end: %v", err)
-	}
 	for _, token := range []string{"a\r\nb", "ü", "a b"} {
 		_, err := shared.client(t, client.WithToken(token)).Create(t.Context(), client.NewPlant{})
 		if err == nil || strings.Contains(err.Error(), token) {
 			t.Errorf("token %q: %v", token, err)
+		}
+	}
+}
+
+// TestRefusedHeaders tests that no header of WithHeaders can change the connection, the end of the request or its
+// target: the create fails at once, and nothing is sent.
+func TestRefusedHeaders(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() { // ends with the listener
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			t.Error("a connection")
+			_ = conn.Close()
+		}
+	}()
+	for name, value := range map[string]string{
+		"Content-Length": "1", "content-length": "1", "CONTENT-LENGTH": "1", "Transfer-Encoding": "chunked",
+		"tRANSFER-eNCODING": "identity", "Host": "other.example", "host": "other.example", "Connection": "close",
+		"Keep-Alive": "5", "Proxy-Connection": "close", "Expect": "100-continue", "Te": "trailers", "Trailer": "A",
+		"Upgrade": "h2c",
+		"":        "1", " Host": "1", "Host ": "1", "Content-Length\t": "1", "Content-Length:": "1", "A\r\nHost": "1",
+		"A\x00": "1", "Ä": "1",
+		"X-Line-End": "a\r\nContent-Length: 0", "X-CR": "a\r", "X-LF": "a\n", "X-NUL": "\x00", "X-DEL": "\x7f",
+	} {
+		for transport, options := range transports {
+			c := newClient(t, "http://"+listener.Addr().String(), append(options,
+				client.WithRetryFor(200*time.Millisecond),
+				client.WithHeaders(func(_ context.Context, h http.Header) { h[name] = []string{value} }))...)
+			_, err := c.Create(t.Context(), client.NewPlant{})
+			e, ok := errors.AsType[*client.Error](err)
+			if !ok || e.Unknown || e.Attempts != 1 || !strings.Contains(err.Error(), fmt.Sprintf("the header %q", name)) {
+				t.Errorf("%s: %q: %q: %v", transport, name, value, err)
+			}
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -185,9 +184,7 @@ func (p *pool) close() {
 
 // roundTrip writes a request and reads the response. keep says that the connection can have another request.
 func (c *conn) roundTrip(head string, r *request) (res *response, keep bool, err error) {
-	if c.out, err = appendRequest(c.out[:0], head, r); err != nil {
-		return nil, false, &notSentError{err}
-	}
+	c.out = appendRequest(c.out[:0], head, r)
 	if _, err := c.Write(c.out); err != nil {
 		return nil, false, c.staleOr(err)
 	}
@@ -219,18 +216,15 @@ func (c *conn) staleOr(err error) error {
 	return fmt.Errorf("%w: %w", errStale, err)
 }
 
-// appendRequest appends a request to dst. Its error is for a header of WithHeaders that would change the request.
-func appendRequest(dst []byte, head string, r *request) ([]byte, error) {
+// appendRequest appends a request to dst. checkHeader has accepted its header.
+func appendRequest(dst []byte, head string, r *request) []byte {
 	dst = append(dst, head...)
 	for name, values := range r.header {
 		for _, value := range values {
-			if strings.ContainsAny(name, " :\r\n") || strings.ContainsAny(value, "\r\n\x00") {
-				return dst, fmt.Errorf("the header %q is not valid (RFC 9110 section 5)", name)
-			}
 			dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 		}
 	}
 	dst = append(dst, "Content-Length: "...)
 	dst = strconv.AppendInt(dst, int64(len(r.body)), 10)
-	return append(append(dst, "\r\n\r\n"...), r.body...), nil
+	return append(append(dst, "\r\n\r\n"...), r.body...)
 }
