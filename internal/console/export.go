@@ -27,7 +27,7 @@ func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	written, err := c.export(r, c.api.Stream(r.Context(), w), format)
+	plants, err := c.export(r, c.api.Stream(r.Context(), w), format)
 	result := "complete"
 	if err != nil {
 		result = "interrupted"
@@ -35,9 +35,8 @@ func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal
 	by := server.OriginOf(w, r, principal)
 	c.Audit.Record(audit.Event{Time: c.now(), Action: audit.PlantsExport, Origin: by, Details: []audit.Detail{
 		{Key: "file", Value: "console"},
-		{Key: "format", Value: string(format)},
 		{Key: "result", Value: result},
-		{Key: "written", Value: strconv.FormatInt(written, 10)},
+		{Key: "plants", Value: strconv.FormatInt(plants, 10)},
 	}})
 	if err != nil {
 		panic(http.ErrAbortHandler) // the browser must not keep an incomplete file

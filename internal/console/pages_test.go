@@ -184,7 +184,7 @@ func TestExport(t *testing.T) {
 	c.get("/plants/export?format=jsonl&name=rosa+110").want(t, 200, `{"id":110,"name":"Rosa 110","tag":"even"}`+"\n"+
 		`{"id":1100,"name":"Rosa 1100","tag":"even"}`+"\n")
 	c.get("/plants/export?format=xml").want(t, 400)
-	h.awaitAudit(audit.PlantsExport, "written=1101")
+	h.awaitAudit(audit.PlantsExport, "plants=1101")
 }
 
 func TestCreatePlant(t *testing.T) {
