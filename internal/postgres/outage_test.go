@@ -254,7 +254,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestFullDisk has a trigger raise PostgreSQL's error for a full disk: the store refuses plants, is
+// TestFullDisk has a trigger raise PostgreSQL's error for a full disk: the store refuses new plants but no replay, is
 // not ready, and is ready again without a client.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -264,12 +264,25 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Create(nil, auth.Principal{}, plant.NewPlant{ID: 2}); err != nil {
+		t.Fatal(err)
+	}
 	execute(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 			$$BEGIN RAISE 'could not extend file' USING ERRCODE = '53100'; END$$;
-		CREATE TRIGGER full_disk BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+		CREATE TRIGGER full_disk AFTER INSERT ON plants FOR EACH ROW EXECUTE FUNCTION full_disk()`)
 	_, err = s.Create(nil, auth.Principal{}, plant.NewPlant{ID: 1})
 	if refusal := (*plant.Error)(nil); !errors.As(err, &refusal) || refusal.Code != plant.CodeStoreFull {
 		t.Errorf("Create: %v", err)
+	}
+	both := []store.Create{{Plant: plant.NewPlant{ID: 1}}, {Plant: plant.NewPlant{ID: 2}}}
+	if _, err := e.Insert(t.Context(), both); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a new plant and a replay: %v", err)
+	}
+	if outcomes, err := e.Insert(t.Context(), both[1:]); err != nil || !outcomes[0].Replayed {
+		t.Errorf("a replay: %+v, %v", outcomes, err)
+	}
+	if rows, err := e.PlantsByID(t.Context(), []int64{1, 2}); err != nil || len(rows) != 1 || rows[0].ID != 2 {
+		t.Errorf("PlantsByID: %+v, %v", rows, err)
 	}
 	until(t, "the store is not ready", func() bool { return s.Ready() != nil })
 	execute(t, at, "DROP TRIGGER full_disk ON plants")

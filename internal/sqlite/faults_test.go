@@ -62,8 +62,11 @@ func TestFull(t *testing.T) {
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrFull)
 	}
-	if _, err := e.Get(t.Context(), 1); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a plant of the failed batch: %v", err)
+	if rows, err := e.PlantsByID(t.Context(), []int64{0, 1}); err != nil || len(rows) != 1 || rows[0].ID != 0 {
+		t.Errorf("a plant of the failed batch, or none of the others: %+v, %v", rows, err)
+	}
+	if outcomes, err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil || !outcomes[0].Replayed {
+		t.Errorf("a replay: %+v, %v", outcomes, err)
 	}
 	if err := e.writer.Exec("PRAGMA max_page_count = 100000"); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,11 @@ type Engine interface {
 	//
 	// An error applies to the whole batch, and Insert returns no outcomes. If it wraps store.ErrOutcomeUnknown, the
 	// batch may be stored; otherwise none of it is. If it wraps store.ErrBroken, the engine must not be used any more.
+	// A batch whose ids are all stored needs no space, so it succeeds even if the disk is full.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
+
+	// PlantsByID is as in move.Store.
+	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
 
 	// Probe commits an invisible change, as Insert commits a small plant. It returns nil if the store can store plants,
 	// and the same errors as Insert.

@@ -24,7 +24,8 @@ type stub struct {
 	writepath.Engine // nil: a call that no test expects panics
 
 	insert  func(ctx context.Context, batch []store.Create) error
-	outcome func(c store.Create) store.Outcome // nil: every plant is created
+	outcome func(c store.Create) store.Outcome     // nil: every plant is created
+	byID    func(ids []int64) ([]store.Row, error) // nil: none is stored
 
 	mu       sync.Mutex // guards the fields below
 	tokens   []auth.Token
@@ -50,6 +51,13 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcom
 		}
 	}
 	return outcomes, nil
+}
+
+func (s *stub) PlantsByID(_ context.Context, ids []int64) ([]store.Row, error) {
+	if s.byID == nil {
+		return nil, nil
+	}
+	return s.byID(ids)
 }
 
 // Probe is an Insert of a plant with the id 0.
@@ -316,6 +324,90 @@ func TestEngineErrors(t *testing.T) {
 			t.Errorf("the create after %v: %v, want nil", test.err, err)
 		}
 		s.Close()
+	}
+}
+
+// TestReplaysOnFullDisk has replays, a conflict and new plants share a batch that the disk has no space for: only the new
+// plants are refused. A failure of the second Insert, which may be a failed sync, acknowledges nothing.
+func TestReplaysOnFullDisk(t *testing.T) {
+	t.Parallel()
+	const fresh, other = 1000, 150 // ids from fresh on are new, and other has another content
+	stored := func(c store.Create) bool { return c.Plant.ID < fresh }
+	for name, test := range map[string]struct {
+		second, read error
+		want         plant.Code // for a replay
+	}{
+		"replays":     {},
+		"full again":  {second: store.ErrFull, want: plant.CodeStoreFull},
+		"failed sync": {second: errors.Join(store.ErrOutcomeUnknown, store.ErrBroken), want: plant.CodeOutcomeUnknown},
+		"failed read": {read: errors.New("reset"), want: plant.CodeStoreFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				sizes := []int{}
+				e := &stub{insert: func(_ context.Context, batch []store.Create) error {
+					<-release
+					sizes = append(sizes, len(batch))
+					for _, c := range batch {
+						if len(sizes) > 1 && !stored(c) {
+							return fmt.Errorf("COMMIT: %w", store.ErrFull)
+						}
+					}
+					if len(sizes) == 3 { // the first replays of the full batch
+						return test.second
+					}
+					return nil
+				}}
+				e.outcome = func(c store.Create) store.Outcome {
+					if c.Plant.ID == other {
+						return store.Outcome{Conflict: plant.Errorf(plant.CodeDifferentName, "other")}
+					}
+					return store.Outcome{Replayed: stored(c)}
+				}
+				e.byID = func(ids []int64) (rows []store.Row, err error) {
+					for _, id := range ids {
+						if id < fresh {
+							rows = append(rows, store.Row{NewPlant: plant.NewPlant{ID: id}})
+						}
+					}
+					return rows, test.read
+				}
+				s := mustNew(t, e, writepath.Limits{})
+				defer s.Close()
+				var creates sync.WaitGroup
+				create := func(id int64, wantReplayed bool, want plant.Code) {
+					creates.Go(func() {
+						replayed, err := s.Create(nil, auth.Principal{}, newPlant(id))
+						if codeOf(err) != want || replayed != wantReplayed {
+							t.Errorf("plant %d: replayed %t, %v; want %t, %d", id, replayed, err, wantReplayed, want)
+						}
+					})
+					synctest.Wait()
+				}
+				create(0, true, 0) // holds the commit while the others wait for the next one
+				unanswered := plant.CodeStoreFull
+				if test.want == plant.CodeOutcomeUnknown {
+					unanswered = test.want
+				}
+				for id := int64(100); id < 200; id++ {
+					if id == other && test.want == 0 {
+						create(id, false, plant.CodeDifferentName)
+					} else {
+						create(id, test.want == 0, test.want)
+					}
+					if id%10 == 0 {
+						create(id+fresh, false, unanswered)
+					}
+				}
+				close(release)
+				creates.Wait()
+				if sizes[1] != 110 {
+					t.Errorf("the batches have %v creates, want 110 in the second", sizes)
+				}
+			})
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,8 +53,8 @@ type writer struct {
 type pendingBatch struct {
 	creates  []store.Create
 	bytes    int             // of names and tags
-	outcomes []store.Outcome // of creates, unless err is set; set before end
-	err      error           // of the whole batch; set before end
+	outcomes []store.Outcome // of creates; set before end
+	err      error           // of the whole batch, but for the outcomes of insertStored; set before end
 	done     chan struct{}   // closed by end
 	ended    sync.Once       // of end
 	late     bool            // the batch became older than Limits.AnswerTimeout before it had outcomes; set by end
@@ -154,7 +155,7 @@ func (w *writer) create(span *trace.Span, c store.Create) (store.Outcome, error)
 	if span.Sampled() {
 		b.recordWait(span, c.At)
 	}
-	if b.err != nil {
+	if b.err != nil && (b.outcomes == nil || b.outcomes[i].Created()) {
 		return store.Outcome{}, b.err
 	}
 	return b.outcomes[i], nil
@@ -291,6 +292,9 @@ func (w *writer) commit(number int, b *pendingBatch) {
 		ctx = w.startSpan(ctx, b, start)
 	}
 	outcomes, err := w.engine.Insert(ctx, b.creates)
+	if errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrOutcomeUnknown) {
+		outcomes, err = w.insertStored(ctx, b.creates, err)
+	}
 	w.commitEnded(number, len(b.creates))
 	w.metrics.commit(b, outcomes, start, err)
 	w.recordCommit(start, len(b.creates), err)
@@ -302,6 +306,50 @@ func (w *writer) commit(number int, b *pendingBatch) {
 		b.endSpan(err)
 	}
 	b.complete()
+}
+
+// storedPart is the number of plants that insertStored reads at a time, because they may be large.
+const storedPart = 64
+
+// insertStored inserts the plants of a batch whose ids are stored, after the disk was too full for the others: a replay
+// needs no space, and its client must not wait for a larger disk. The outcome of every other plant is the zero value.
+// The error wraps full.
+func (w *writer) insertStored(ctx context.Context, batch []store.Create, full error) ([]store.Outcome, error) {
+	outcomes := make([]store.Outcome, len(batch))
+	for from := 0; from < len(batch); from += storedPart {
+		to := min(from+storedPart, len(batch))
+		if err := w.insertStoredPart(ctx, batch[from:to], outcomes[from:to]); err != nil {
+			return outcomes, errors.Join(full, err)
+		}
+	}
+	return outcomes, full
+}
+
+func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, outcomes []store.Outcome) error {
+	ids := make([]int64, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].Plant.ID
+	}
+	rows, err := w.engine.PlantsByID(ctx, ids)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var stored []store.Create
+	var places []int // of stored in batch
+	for i := range batch {
+		if slices.ContainsFunc(rows, func(r store.Row) bool { return r.ID == ids[i] }) {
+			stored, places = append(stored, batch[i]), append(places, i)
+		}
+	}
+	found, err := w.engine.Insert(ctx, stored)
+	if err != nil {
+		return err
+	}
+	for i, place := range places {
+		outcomes[place] = found[i]
+	}
+	w.metrics.count(found)
+	return nil
 }
 
 // recordCommit logs a failed commit of some plants, or counts it for Store.Ready.
