@@ -142,8 +142,8 @@ var testsOfMayAdd = map[string][]string{
 	"internal/postgres": {writepath},
 	"internal/server":   {"internal/store", "internal/oidc", "internal/admin", "internal/adminapi"},
 	"internal/admin":    {"internal/postgres"},
-	"internal/adminapi": {"internal/listen", "internal/backup", "internal/webhook"},
-	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook", "internal/backup"},
+	"internal/adminapi": {"internal/listen", "internal/backup", "internal/webhook", sqlitetest},
+	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook", "internal/backup", sqlitetest},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages, or other programs, import

@@ -72,6 +72,8 @@ const (
 	TooManyAtOnce Code = 42903
 	// Internal: The server has a defect. Its log has the cause under the request id.
 	Internal Code = 50001
+	// PlantDamaged: The stored plant with this id is damaged. It is unchanged.
+	PlantDamaged Code = 50002
 	// QueueFull: The queue is full, or the credential has its share of it. The plant was not stored.
 	QueueFull Code = 50301
 	// ShuttingDown: The server is shutting down. The plant was not stored.

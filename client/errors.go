@@ -123,7 +123,7 @@ func (e *Error) mayBeStored() bool {
 	if e.Code == 0 {
 		return e.Status >= http.StatusInternalServerError
 	}
-	return e.Code == OutcomeUnknown || e.Code == Internal
+	return e.Code == OutcomeUnknown || e.Code == Internal || e.Code == PlantDamaged
 }
 
 // lost is for an attempt without a response; ctx is that of the create.

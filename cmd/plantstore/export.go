@@ -19,7 +19,7 @@ import (
 
 func newExport(p *program) *cobra.Command {
 	var format, output string
-	var force bool
+	var force, skipDamaged bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all plants to a file or standard output",
@@ -30,7 +30,10 @@ stored when export started.
 The end of the file name (.csv, .jsonl or .json, optionally with .gz or .zst)
 selects the format; without a file name it is jsonl. CSV does not keep the
 difference between an empty tag and no tag; JSON Lines and JSON keep every plant
-exactly.`,
+exactly.
+
+The export fails at a plant whose row does not match its digest. With
+--skip-damaged it names such plants, and writes the others.`,
 		Example: `  plantstore export > plants.jsonl
   plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,
@@ -53,7 +56,7 @@ exactly.`,
 				if config.SameFile(output, p.settings.DB.Path) {
 					return config.Usagef("output: %s is the store; name another file", output)
 				}
-				err := p.export(ctx, o, &facts, force)
+				err := p.export(ctx, o, &facts, force, skipDamaged)
 				p.auditExport(ctx, facts, err)
 				switch {
 				case err != nil && output != "" && !errors.Is(err, terminal.ErrInterrupted):
@@ -75,6 +78,7 @@ exactly.`,
 	cmd.Flags().VarP(config.FileName(&output), "output", "o",
 		"write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
+	cmd.Flags().BoolVar(&skipDamaged, "skip-damaged", false, "leave out damaged plants, and name them")
 	p.bindJSON(cmd.Flags(), "print a JSON object; needs --output")
 	return cmd
 }
@@ -85,6 +89,7 @@ type exportFacts struct {
 	Format        dump.Format      `json:"format"`
 	Compression   dump.Compression `json:"compression,omitempty"`
 	Plants        int64            `json:"plants"`
+	Damaged       int64            `json:"damaged"`
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
@@ -97,10 +102,13 @@ func (p *program) auditExport(ctx context.Context, facts exportFacts, err error)
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
 
-// reportExport prints the number of plants, unless another output has it, and of lost empty tags.
+// reportExport prints the number of plants, unless another output has it, of damaged ones and of lost empty tags.
 func (p *program) reportExport(facts exportFacts) {
 	if !p.Quiet && !p.asJSON {
 		fmt.Fprintf(p.Stderr, "exported %d plants\n", facts.Plants)
+	}
+	if facts.Damaged > 0 {
+		fmt.Fprintf(p.Stderr, "damaged plants that were left out: %d; restore them from a backup\n", facts.Damaged)
 	}
 	if facts.EmptyTagsLost > 0 {
 		fmt.Fprintf(p.Stderr, "plants with an empty tag: %d; CSV does not keep an empty tag; use jsonl to keep it\n",
@@ -110,26 +118,28 @@ func (p *program) reportExport(facts exportFacts) {
 
 // export writes the plants to the file of facts, which appears when it is complete, or to standard output. It sets the
 // counts of facts.
-func (p *program) export(ctx context.Context, o operations, facts *exportFacts, force bool) error {
+func (p *program) export(ctx context.Context, o operations, facts *exportFacts, force, skipDamaged bool) error {
 	if facts.File == "" {
 		to := terminal.InterruptibleWriter(ctx, p.Stdout)
 		if _, ok := terminal.IsTerminal(p.Stdout); ok {
 			to = &terminal.Writer{To: to}
 		}
-		return p.exportTo(ctx, o, to, facts)
+		return p.exportTo(ctx, o, to, facts, skipDamaged)
 	}
 	out, err := terminal.CreateOutput(ctx, facts.File, force)
 	if err != nil {
 		return err
 	}
-	if err = p.exportTo(ctx, o, out, facts); err == nil {
+	if err = p.exportTo(ctx, o, out, facts, skipDamaged); err == nil {
 		err = out.Publish()
 	}
 	return errors.Join(err, out.Discard())
 }
 
 // exportTo writes the plants to w. It shows its progress unless w is a terminal.
-func (p *program) exportTo(ctx context.Context, o operations, w io.Writer, facts *exportFacts) error {
+func (p *program) exportTo(
+	ctx context.Context, o operations, w io.Writer, facts *exportFacts, skipDamaged bool,
+) error {
 	const showEvery = 1000
 	out, err := dump.NewWriter(w, facts.Format, facts.Compression)
 	if err != nil {
@@ -141,6 +151,14 @@ func (p *program) exportTo(ctx context.Context, o operations, w io.Writer, facts
 	for r, err := range plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}) {
 		if err != nil {
 			return interruption(ctx, err)
+		}
+		if r.Damaged {
+			if !skipDamaged {
+				return fmt.Errorf("plant %d %s, or leave the plant out with --skip-damaged", r.ID, damaged)
+			}
+			progress.Line(fmt.Sprintf("left out plant %d, which %s", r.ID, damaged))
+			facts.Damaged++
+			continue
 		}
 		if facts.Plants%showEvery == 0 && !toTerminal {
 			progress.Plants(facts.Plants, -1)

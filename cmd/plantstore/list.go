@@ -68,17 +68,25 @@ func (p *program) listing(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// printPlants prints up to limit plants. After a table it prints a line on standard error if more follow.
+const damaged = "is damaged: its row does not match its digest; restore a backup"
+
+// printPlants prints up to limit plants that are not damaged, and reports the others. After a table it prints a line on
+// standard error if more follow.
 func (p *program) printPlants(ctx context.Context, records iter.Seq2[plant.Record, error], limit int) error {
 	out := bufio.NewWriterSize(terminal.InterruptibleWriter(ctx, p.Stdout), 64<<10)
 	table := terminal.NewTable(out)
 	if !p.asJSON {
 		table.Row("ID", "NAME", "TAG", "CREATED", "BY")
 	}
-	last, count := int64(0), 0
+	last, count, damagedPlants := int64(0), 0, 0
 	for r, err := range records {
 		if err != nil {
 			return errors.Join(err, table.Flush(), out.Flush())
+		}
+		if r.Damaged {
+			damagedPlants++
+			fmt.Fprintf(p.Stderr, "plant %d %s\n", r.ID, damaged)
+			continue
 		}
 		if count++; count > limit {
 			break
@@ -101,6 +109,9 @@ func (p *program) printPlants(ctx context.Context, records iter.Seq2[plant.Recor
 	}
 	if count > limit && !p.asJSON {
 		fmt.Fprintf(p.Stderr, "more plants follow; use --after %d for the next ones or --json for all\n", last)
+	}
+	if damagedPlants > 0 {
+		return fmt.Errorf("damaged plants: %d; run plantstore verify", damagedPlants)
 	}
 	return nil
 }

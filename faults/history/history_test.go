@@ -97,8 +97,8 @@ func TestEarlyResponse(t *testing.T) {
 // conflictReplayed reports a conflict as a replay.
 var conflictReplayed = rig.Weakness{
 	File: "internal/sqlite/insert.go",
-	Old:  "conflict := plant.Differences(c.Plant.Plant, stored)",
-	New:  "conflict := plant.Differences(stored, stored)",
+	Old:  "return plant.Differences(c.Plant.Plant, stored.Plant), nil",
+	New:  "return plant.Differences(stored.Plant, stored.Plant), nil",
 }
 
 // replayUnmarked omits the header of a replay.

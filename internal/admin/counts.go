@@ -128,6 +128,11 @@ type tally struct {
 
 func (t *tally) add(p *store.Scanned) {
 	t.Plants++
+	if p.Damaged {
+		t.OtherTags++
+		t.OtherDays++
+		return
+	}
 	t.addDay(p.CreatedAt)
 	switch {
 	case p.Tag == nil:

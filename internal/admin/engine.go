@@ -21,11 +21,11 @@ type Engine interface {
 	// Durability is as in writepath.Engine.
 	Durability() store.Durability
 
-	// Get returns the plant with that id, or store.ErrNotFound.
+	// Get returns the plant with that id, store.ErrNotFound or store.Damaged.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 
 	// List returns plants by ascending id: at most q.Limit, and fewer if their texts exceed store.PlantsBytes, but at
-	// least one if there is one.
+	// least one if there is one. It marks a damaged plant, of which it returns only the id.
 	List(ctx context.Context, q store.Query) ([]plant.Record, error)
 
 	// Scan calls visit for plants by ascending id, starting with the first id that is at least from: for at most rows

@@ -112,6 +112,7 @@ type search struct {
 	started  time.Time
 	sentAt   time.Time
 	found    []int64 // ids that match in the current chunk
+	damaged  bool    // one of them is damaged
 	progress SearchProgress
 	end      SearchEnd
 }
@@ -120,8 +121,10 @@ func (r *search) scan(ctx context.Context, from int64) error {
 	tag, tagged := r.query.Tag.Get()
 	tagBytes := []byte(tag)
 	visit := func(p *store.Scanned) {
-		if (!tagged || p.Tag != nil && bytes.Equal(p.Tag, tagBytes)) && r.matcher.match(p.Name) {
+		matches := (!tagged || p.Tag != nil && bytes.Equal(p.Tag, tagBytes)) && r.matcher.match(p.Name)
+		if matches || p.Damaged { // nobody knows the name and the tag of a damaged plant
 			r.found = append(r.found, p.ID)
+			r.damaged = r.damaged || p.Damaged
 		}
 	}
 	for c, err := range r.service.scan(ctx, from, visit) {
@@ -157,7 +160,7 @@ func (r *search) load(ctx context.Context) error {
 	bytes := 0
 	for i := 0; i < len(r.found) && r.end.Reason != Limited; {
 		q := store.Query{From: r.found[i], Limit: 1}
-		if r.query.Name == "" { // the next plants with the tag are those found, and new ones between them
+		if r.query.Name == "" && !r.damaged { // the next plants with the tag are those found, and new ones between them
 			q.Tag, q.Limit = r.query.Tag, min(len(r.found)-i, int(int64(r.query.Limit)-r.end.Hits))
 		}
 		records, err := r.service.engine.List(ctx, q)
@@ -183,7 +186,7 @@ func (r *search) load(ctx context.Context) error {
 			i++
 		}
 	}
-	r.found = r.found[:0]
+	r.found, r.damaged = r.found[:0], false
 	return nil
 }
 

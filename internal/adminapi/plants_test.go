@@ -8,8 +8,10 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,6 +19,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -42,6 +45,39 @@ func TestGetPlant(t *testing.T) {
 		"/plants/42?id=1":              refused(40061, `the path has no query parameters; got "id"`),
 	} {
 		check(t, target, h.get(target), want)
+	}
+}
+
+// TestDamagedPlant damages a row: the API never returns its content, and every page and search that could have the plant
+// marks it. The others are as before.
+func TestDamagedPlant(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{plants: []store.Create{
+		create(1, "Acer", plant.Tagged("tree")), create(2, "Acer", plant.Tagged("tree")), create(3, "Rosa", plant.Tag{}),
+		create(4, "Acer", plant.Tagged("tree")),
+	}})
+	sqlitetest.Exec(t, h.path, "UPDATE plants SET name = 'Aces', tag = NULL WHERE id = 2")
+	check(t, "get", h.get("/plants/2"),
+		refused(50002, "plant 2 is damaged in the store; the operator can restore it from a backup"))
+	acer := func(id int) string { return fmt.Sprintf(`{"id":%d,"name":"Acer","tag":"tree",%s}`, id, created) }
+	const damaged, rosa = `{"id":2,"damaged":true}`, `{"id":3,"name":"Rosa",` + created + `}`
+	for query, want := range map[string][]string{
+		"":                    {acer(1), damaged, rosa, acer(4)},
+		"?name=acer":          {acer(1), damaged, acer(4)},
+		"?tag=tree":           {acer(1), damaged, acer(4)},
+		"?tag=none":           {damaged},
+		"?name=rosa":          {damaged, rosa},
+		"?name=acer&tag=tree": {acer(1), damaged, acer(4)},
+		"?name=acer&after=2":  {acer(4)},
+	} {
+		check(t, query, h.get("/plants"+query), ok(`{"plants":[`+strings.Join(want, ",")+`]}`))
+	}
+	if ids, end := h.search("tag=tree&limit=2"); !slices.Equal(ids, []int64{1, 2}) || end.Reason != "limit" {
+		t.Errorf("search: %v, %+v", ids, end)
+	}
+	c := h.counted(time.Now()).Counts
+	if c.Plants != 4 || c.Untagged != 1 || c.OtherTags != 1 || c.OtherDays != 1 {
+		t.Errorf("counts: %+v", *c)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/store"
 )
 
 // exportPlants responds with a file of the plants of a search, or of all plants.
@@ -52,6 +53,11 @@ func (c *Console) export(r *http.Request, w io.Writer, format dump.Format) (writ
 	}
 	write := func(plants []plant.Record) error {
 		for _, p := range plants {
+			if p.Damaged {
+				err := store.Damaged(p.ID)
+				c.Log.Warn("console: could not export a plant", "error", err)
+				return err
+			}
 			if err := file.Write(p.NewPlant); err != nil {
 				return err
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,12 +15,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/webhook"
 )
 
@@ -185,6 +191,43 @@ func TestExport(t *testing.T) {
 		`{"id":1100,"name":"Rosa 1100","tag":"even"}`+"\n")
 	c.get("/plants/export?format=xml").want(t, 400)
 	h.awaitAudit(audit.PlantsExport, "plants=1101")
+}
+
+// A damaged row is marked on the page, and no file has its content.
+func TestDamagedPlant(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "plants.db")
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
+		return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+	}, manyPlants(3)...)
+	sqlitetest.Exec(t, file, "UPDATE plants SET name = 'Rosb 2' WHERE id = 2")
+	c := h.signIn(h.admin)
+	for _, path := range []string{"/plants", "/plants?name=rosa"} {
+		res := c.get(path)
+		res.want(t, 200, ">Rosa 1<", `>damaged</span></td><td class="num">2</td>`, ">Rosa 3<")
+		if strings.Contains(res.body, "Rosb") {
+			t.Errorf("%s: the page has the damaged name", path)
+		}
+	}
+	c.get("/plants/2").want(t, 500, "plant 2 is damaged in the store; the operator can restore it from a backup")
+	for _, search := range []string{"", "&name=rosa"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+h.host+"/plants/export?format=csv"+search, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Cookie", c.cookie)
+		var body []byte
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err == nil {
+			body, err = io.ReadAll(res.Body)
+			_ = res.Body.Close()
+		}
+		if err == nil || strings.Contains(string(body), "Rosb") {
+			t.Errorf("export%s: %v, %s", search, err, body)
+		}
+	}
+	h.awaitAudit(audit.PlantsExport, "result=interrupted")
 }
 
 func TestCreatePlant(t *testing.T) {

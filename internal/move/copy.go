@@ -52,7 +52,9 @@ func (m *mover) readSpans(ctx context.Context, to chan<- span) {
 	defer close(to)
 	limit := m.chunk
 	for s := (span{from: idMin}); ; s.from = s.to + 1 {
-		s.rows, s.err = m.From.Plants(ctx, s.from, idMax, limit)
+		if s.rows, s.err = m.From.Plants(ctx, s.from, idMax, limit); s.err != nil {
+			s.err = fmt.Errorf("%s: %w", m.FromName, s.err)
+		}
 		s.to = idMax
 		if len(s.rows) > 0 {
 			s.to = s.rows[len(s.rows)-1].ID
@@ -88,7 +90,7 @@ func (m *mover) copyRows(
 ) (missing []store.Row, err error) {
 	existing, err := read()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", m.ToName, err)
 	}
 	missing, err = m.missing(rows, existing)
 	if err != nil || len(missing) == 0 {
@@ -99,7 +101,7 @@ func (m *mover) copyRows(
 	}
 	stored, err := read()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", m.ToName, err)
 	}
 	lost, err := m.missing(rows, stored)
 	if err == nil && len(lost) > 0 {
@@ -145,7 +147,7 @@ func (m *mover) copyByID(ctx context.Context, ids []int64) error {
 			return err
 		}
 		if len(rows) < len(part) {
-			return fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing",
+			return fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing or damaged",
 				m.FromName, len(part)-len(rows), len(part))
 		}
 		copied, err := m.copyRows(ctx, rows, func() ([]store.Row, error) { return m.To.PlantsByID(ctx, part) })

@@ -24,11 +24,12 @@ type Store interface {
 
 	// Plants returns plants with ids between from and to, both included, by
 	// ascending id. It returns at most limit plants, and fewer if their texts
-	// exceed store.PlantsBytes, but at least one if there is one.
+	// exceed store.PlantsBytes, but at least one if there is one. It returns
+	// store.Damaged if one of them is damaged.
 	Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error)
 
-	// PlantsByID returns the stored plants with these ids, by ascending id. The
-	// ids are ascending and distinct.
+	// PlantsByID returns the stored plants with these ids, by ascending id. It
+	// omits damaged plants. The ids are ascending and distinct.
 	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
 
 	// Totals returns the totals that the store maintains; known is false if it

@@ -270,7 +270,7 @@ func TestFaulty(t *testing.T) {
 		},
 		"the old one loses a captured plant": {
 			from: faulty{plants: dropOne[store.Row]},
-			want: "the old one lost plants during the move: 1 of 1 captured plants are missing",
+			want: "the old one lost plants during the move: 1 of 1 captured plants are missing or damaged",
 		},
 		"the new one loses a captured plant": {
 			to:   faulty{plants: dropOne[store.Row]},

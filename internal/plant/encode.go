@@ -31,8 +31,12 @@ func (p Plant) appendMembers(dst []byte) []byte {
 }
 
 // AppendJSON appends the record to dst as a JSON object: the members of the plant,
-// created_at in RFC 3339, and created_by unless an import created the plant.
+// created_at in RFC 3339, and created_by unless an import created the plant. A damaged
+// record has the members id and damaged.
 func (r Record) AppendJSON(dst []byte) []byte {
+	if r.Damaged {
+		return append(strconv.AppendInt(append(dst, `{"id":`...), r.ID, 10), `,"damaged":true}`...)
+	}
 	dst = r.NewPlant.AppendJSON(dst)
 	dst = append(dst[:len(dst)-1], `,"created_at":`...)
 	dst = AppendString(dst, r.CreatedAt.Format(time.RFC3339Nano))

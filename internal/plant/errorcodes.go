@@ -63,6 +63,7 @@ const (
 	CodeTooManyFailures   Code = 42902
 	CodeTooManyAtOnce     Code = 42903
 	CodeInternal          Code = 50001
+	CodePlantDamaged      Code = 50002
 	CodeQueueFull         Code = 50301
 	CodeShuttingDown      Code = 50302
 	CodeOutcomeUnknown    Code = 50303
@@ -163,6 +164,7 @@ var catalogue = []Entry{
 	},
 	{CodeTooManyAtOnce, "too-many-at-once", "The credential has too many requests at the same time. Nothing was stored."},
 	{CodeInternal, "internal", "The server has a defect. Its log has the cause under the request id."},
+	{CodePlantDamaged, "plant-damaged", "The stored plant with this id is damaged. It is unchanged."},
 	{CodeQueueFull, "queue-full", "The queue is full, or the credential has its share of it. The plant was not stored."},
 	{CodeShuttingDown, "shutting-down", "The server is shutting down. The plant was not stored."},
 	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored."},

@@ -34,6 +34,7 @@ type Record struct {
 	NewPlant
 	CreatedAt time.Time // UTC, whole microseconds
 	CreatedBy string    // name of the token that created it; empty after an import by the operator
+	Damaged   bool      // the stored row does not match its digest; only ID is set then
 }
 
 // Tag is the optional tag of a plant. The zero value is no tag, which differs from

@@ -23,12 +23,13 @@ type plantJSON struct {
 	Tag       *string   `json:"tag"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
+	Damaged   bool      `json:"damaged"`
 }
 
 func (j plantJSON) record() plant.Record {
 	r := plant.Record{
 		NewPlant:  plant.NewPlant{ID: j.ID, Plant: plant.Plant{Name: j.Name}},
-		CreatedAt: j.CreatedAt, CreatedBy: j.CreatedBy,
+		CreatedAt: j.CreatedAt, CreatedBy: j.CreatedBy, Damaged: j.Damaged,
 	}
 	if j.Tag != nil {
 		r.Tag = plant.Tagged(*j.Tag)

@@ -66,6 +66,9 @@ type Engine struct {
 	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
 
+	damageMu       sync.Mutex
+	damageLoggedAt time.Time // of the last line of logDamage; guarded by damageMu
+
 	readMu sync.Mutex    // guards reader
 	reader *sqlite3.Conn // of all short reads
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/dbfile"
@@ -23,7 +24,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 	}{
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
 			"ON CONFLICT DO NOTHING"},
-		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+		{&s.stored, "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
 		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), history, journal_bytes FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, " +
@@ -115,26 +116,38 @@ func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
 		e.current.digests += digest
 		return store.Outcome{}, nil
 	}
-	stored, err := e.storedPlant(c.Plant.ID)
-	if err != nil {
-		return store.Outcome{}, err
-	}
-	conflict := plant.Differences(c.Plant.Plant, stored)
-	return store.Outcome{Replayed: conflict == nil, Conflict: conflict}, nil
+	conflict, err := e.compare(c)
+	return store.Outcome{Replayed: err == nil && conflict == nil, Conflict: conflict}, err
 }
 
-func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
+// compare returns why the stored plant with the id of c makes c no replay: other content, or damage.
+func (e *Engine) compare(c *store.Create) (conflict, err error) {
 	s := e.stmts.stored
 	defer s.Reset()
-	s.BindInt64(1, id)
+	s.BindInt64(1, c.Plant.ID)
 	ok, err := s.Step()
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: SQLite neither inserted nor found it", store.ErrBroken)
 	}
 	if err != nil {
-		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
+		return nil, fmt.Errorf("read plant %d: %w", c.Plant.ID, err)
 	}
-	return plant.Plant{Name: s.Text(0), Tag: dbfile.TagColumn(s, 1)}, nil
+	stored, ok := dbfile.PlantRow(&e.digests, s)
+	if !ok {
+		e.logDamage(c.Plant.ID)
+		return store.Damaged(c.Plant.ID), nil
+	}
+	return plant.Differences(c.Plant.Plant, stored.Plant), nil
+}
+
+// logDamage tells the operator about a damaged plant, at most once a minute: a client may repeat its create for ever.
+func (e *Engine) logDamage(id int64) {
+	e.damageMu.Lock()
+	defer e.damageMu.Unlock()
+	if time.Since(e.damageLoggedAt) > warnEvery {
+		e.damageLoggedAt = time.Now()
+		e.log.Error("a stored plant does not match its digest; run plantstore verify, and restore a backup", "plant", id)
+	}
 }
 
 // writeEvents writes the events of the created plants of a batch.

@@ -14,7 +14,7 @@ import (
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
 	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
-		return collectWithin(c.Rows(sql, from, to, limit), store.PlantsBytes, dbfile.PlantRow)
+		return collectWithin(c.Rows(sql, from, to, limit), store.PlantsBytes, plantRow)
 	})
 }
 

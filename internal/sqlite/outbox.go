@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"plantstore/internal/plant"
@@ -120,7 +121,17 @@ func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 		return nil, err
 	}
 	const where = " FROM plants WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-	return collectWithin(s.conn.Rows("SELECT "+dbfile.PlantColumns+where, string(list)), bytesMax, dbfile.PlantRow)
+	var damaged []int64
+	rows, err := collectWithin(s.conn.Rows("SELECT "+dbfile.PlantColumns+where, string(list)), bytesMax,
+		func(d *store.Digester, stmt *sqlite3.Stmt) (store.Row, error) {
+			r, ok := dbfile.PlantRow(d, stmt)
+			if !ok {
+				s.engine.logDamage(r.ID)
+				damaged = append(damaged, r.ID)
+			}
+			return r, nil
+		})
+	return slices.DeleteFunc(rows, func(r store.Row) bool { return slices.Contains(damaged, r.ID) }), err
 }
 
 // SetDue implements store.Deliveries.

@@ -37,14 +37,16 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 		return plant.Record{}, err
 	case len(records) == 0 || records[0].ID != id:
 		return plant.Record{}, store.ErrNotFound
+	case records[0].Damaged:
+		return plant.Record{}, store.Damaged(id)
 	}
 	return records[0], nil
 }
 
 // List implements admin.
 func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
-	sql := `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by
-		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= ?1`
+	sql := "SELECT " + dbfile.PlantColumns + ", coalesce(tokens.name, '') " +
+		"FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= ?1"
 	values := []any{q.From, q.Limit}
 	if tag, ok := q.Tag.Get(); ok {
 		sql += " AND plants.tag = ?3"
@@ -58,14 +60,18 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 
 // collectWithin is sqlite3.Collect until the texts of the rows exceed a number of bytes.
 func collectWithin[R interface{ Bytes() int }](
-	rows iter.Seq2[*sqlite3.Stmt, error], bytesMax int, row func(*sqlite3.Stmt) R,
+	rows iter.Seq2[*sqlite3.Stmt, error], bytesMax int, row func(*store.Digester, *sqlite3.Stmt) (R, error),
 ) (all []R, err error) {
+	var d store.Digester
 	bytes := 0
 	for s, err := range rows {
 		if err != nil {
 			return nil, err
 		}
-		r := row(s)
+		r, err := row(&d, s)
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, r)
 		if bytes += r.Bytes(); bytes > bytesMax {
 			break
@@ -79,16 +85,17 @@ func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT id, name, tag, created_at FROM plants WHERE id >= ? ORDER BY id LIMIT ?")
+		s, err := c.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id >= ? ORDER BY id LIMIT ?")
 		if err != nil {
 			return err
 		}
 		defer s.Close() // ends the read transaction
 		s.Bind(from, rows)
+		var d store.Digester
 		next, more, err = store.ScanRows(from, rows, visit, func(p *store.Scanned) (bool, error) {
 			ok, err := s.Step()
 			if ok {
-				*p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
+				dbfile.ScanPlant(&d, s, p)
 			}
 			return ok, err
 		})
@@ -97,10 +104,20 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-func recordRow(s *sqlite3.Stmt) plant.Record {
-	return plant.Record{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: dbfile.TagColumn(s, 2)}},
-		CreatedAt: s.Time(3),
-		CreatedBy: store.CreatorName(s.Text(4), s.Int64(5)),
+func recordRow(d *store.Digester, s *sqlite3.Stmt) (plant.Record, error) {
+	r, ok := dbfile.PlantRow(d, s)
+	if !ok {
+		return plant.Record{NewPlant: plant.NewPlant{ID: r.ID}, Damaged: true}, nil
 	}
+	by := store.CreatorName(s.Text(6), r.CreatedBy)
+	return plant.Record{NewPlant: r.NewPlant, CreatedAt: r.CreatedAt.UTC(), CreatedBy: by}, nil
+}
+
+// plantRow returns store.Damaged for a damaged row: a copy of it would get a digest that matches.
+func plantRow(d *store.Digester, s *sqlite3.Stmt) (store.Row, error) {
+	r, ok := dbfile.PlantRow(d, s)
+	if !ok {
+		return r, store.Damaged(r.ID)
+	}
+	return r, nil
 }

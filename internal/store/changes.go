@@ -28,7 +28,8 @@ type Reader interface {
 	// Webhooks returns all webhooks by ascending id.
 	Webhooks() ([]Webhook, error)
 
-	// PlantsByID returns the plants with these ids by ascending id, until their texts exceed a number of bytes.
+	// PlantsByID returns the plants with these ids by ascending id, until their texts exceed a number of bytes. It omits
+	// damaged plants.
 	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
 }
 

@@ -38,7 +38,7 @@ func OrderByID(order []int32, batch []Create) []int32 {
 // plant was created.
 type Outcome struct {
 	Replayed bool  // the plant was already stored with the same content
-	Conflict error // the *plant.Error of plant.Differences: another plant has the id
+	Conflict error // a *plant.Error: of plant.Differences if another plant has the id, or of Damaged
 }
 
 // Created reports whether the plant was created.
@@ -72,6 +72,16 @@ type Scanned struct {
 	ID        int64
 	Name, Tag []byte // memory of the engine; a nil Tag is no tag, an empty one is an empty tag
 	CreatedAt int64  // microseconds since 1970 in UTC
+	Damaged   bool   // the row does not match its digest, so only the ID can be right
+}
+
+// Plant returns the plant with copies of its texts.
+func (p *Scanned) Plant() plant.NewPlant {
+	n := plant.NewPlant{ID: p.ID, Plant: plant.Plant{Name: string(p.Name)}}
+	if p.Tag != nil {
+		n.Tag = plant.Tagged(string(p.Tag))
+	}
+	return n
 }
 
 // ScanRows implements admin.Engine.Scan: it calls visit for the plants that read returns, until read returns false.
@@ -93,6 +103,12 @@ func ScanRows(
 		next = p.ID + 1
 	}
 	return next, true, nil
+}
+
+// Damaged returns the error for a plant whose row does not match its digest.
+func Damaged(id int64) *plant.Error {
+	return plant.Errorf(plant.CodePlantDamaged,
+		"plant %d is damaged in the store; the operator can restore it from a backup", id)
 }
 
 // Query selects plants for an engine's List.

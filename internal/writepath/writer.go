@@ -330,14 +330,15 @@ func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, out
 	for i := range batch {
 		ids[i] = batch[i].Plant.ID
 	}
-	rows, err := w.engine.PlantsByID(ctx, ids)
+	slices.Sort(ids)
+	rows, err := w.engine.PlantsByID(ctx, slices.Compact(ids))
 	if err != nil || len(rows) == 0 {
 		return err
 	}
 	var stored []store.Create
 	var places []int // of stored in batch
 	for i := range batch {
-		if slices.ContainsFunc(rows, func(r store.Row) bool { return r.ID == ids[i] }) {
+		if slices.ContainsFunc(rows, func(r store.Row) bool { return r.ID == batch[i].Plant.ID }) {
 			stored, places = append(stored, batch[i]), append(places, i)
 		}
 	}

@@ -143,6 +143,16 @@ function plantRow(hit) {
   const row = document.createElement("tr");
   const id = cell("num");
   id.textContent = hit.id;
+  if (hit.damaged) {
+    const mark = cell();
+    mark.append(part("damaged"));
+    mark.firstChild.className = "state bad";
+    const advice = cell();
+    advice.colSpan = 3;
+    advice.textContent = "Run plantstore verify, and restore a backup.";
+    row.append(mark, id, advice);
+    return row;
+  }
   const name = cell("name");
   name.dir = "auto";
   const link = document.createElement("a");

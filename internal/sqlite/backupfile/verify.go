@@ -298,13 +298,13 @@ func (v *Verification) checkPlants(c *sqlite3.Conn, s *dbfile.State, progress Pr
 	const progressEvery = 100_000
 	var d store.Digester
 	sum := int64(0)
-	for row, err := range c.Rows("SELECT " + dbfile.PlantColumns + ", digest FROM plants") {
+	var p store.Scanned
+	for row, err := range c.Rows("SELECT " + dbfile.PlantColumns + " FROM plants") {
 		if err != nil {
 			return err
 		}
-		r := dbfile.PlantRow(row)
-		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != row.Int64(5) {
-			v.fault("plant %d does not match its digest", r.ID)
+		if dbfile.ScanPlant(&d, row, &p); p.Damaged {
+			v.fault("plant %d does not match its digest", p.ID)
 		}
 		sum += row.Int64(5)
 		if v.Plants++; v.Plants%progressEvery == 0 && s != nil {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -43,24 +42,20 @@ func StateRow(c *sqlite3.Conn, columns string, read func(*sqlite3.Stmt)) error {
 	return err
 }
 
-// PlantColumns are the columns of PlantRow.
-const PlantColumns = "id, name, tag, created_at, created_by"
+// PlantColumns are the columns of ScanPlant and PlantRow.
+const PlantColumns = "plants.id, plants.name, plants.tag, plants.created_at, plants.created_by, plants.digest"
 
-// PlantRow returns a row of PlantColumns.
-func PlantRow(s *sqlite3.Stmt) store.Row {
-	return store.Row{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: TagColumn(s, 2)}},
-		CreatedAt: time.UnixMicro(s.Int64(3)),
-		CreatedBy: s.Int64(4),
-	}
+// ScanPlant reads a row that starts with PlantColumns into p, and compares it with its digest.
+func ScanPlant(d *store.Digester, s *sqlite3.Stmt, p *store.Scanned) {
+	*p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
+	p.Damaged = d.Scanned(p, s.Int64(4)) != s.Int64(5)
 }
 
-// TagColumn returns the tag in a column.
-func TagColumn(s *sqlite3.Stmt, column int) plant.Tag {
-	if s.Null(column) {
-		return plant.Tag{}
-	}
-	return plant.Tagged(s.Text(column))
+// PlantRow returns a row of PlantColumns. It reports false for a damaged row.
+func PlantRow(d *store.Digester, s *sqlite3.Stmt) (store.Row, bool) {
+	var p store.Scanned
+	ScanPlant(d, s, &p)
+	return store.Row{NewPlant: p.Plant(), CreatedAt: time.UnixMicro(p.CreatedAt), CreatedBy: s.Int64(4)}, !p.Damaged
 }
 
 // AuditEnds returns the ends of the audit log.
