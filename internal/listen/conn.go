@@ -38,10 +38,14 @@ type Conn struct {
 	// Set by registry.claim, before the first read of data.
 	network limit.Network // of the client
 	shared  bool          // the client is a proxy, with many clients
+	free    bool          // of the limit of clients without a valid credential
+
+	// paid has the unit of this connection, which Admit returns; nil: none. Guarded by strangers while the connection
+	// waits, later used only by the goroutine that reads it.
+	paid *limit.Buckets[limit.Network]
 
 	// Used only by the goroutine that reads the connection.
-	charged    bool          // a unit of the network, or the wait for it, by chargeNew
-	refunded   bool          // by Refund
+	charged    bool          // by chargeNew
 	admitAgain time.Duration // of clock: Admit does nothing before
 	secured    bool          // the TLS handshake has succeeded
 	subject    string        // of the client certificate
@@ -94,7 +98,7 @@ func (c *Conn) readTCP(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if !c.charged && !c.shared {
+	if !c.charged {
 		if err := c.chargeNew(); err != nil {
 			return 0, err
 		}

@@ -1,12 +1,15 @@
 package listen
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
+
+	"plantstore/internal/limit"
 )
 
 // ExpireAccept makes Accept fail.
@@ -98,14 +101,42 @@ func (l *Listener) Counts() (connections, addresses int) {
 
 const IncompleteGrace = incompleteGrace
 
-// NewBare returns a listener without a socket.
+// NewBare returns a listener without a socket. The caller calls StopSweeper.
 func NewBare(limits Limits) *Listener {
-	return &Listener{
+	l := &Listener{
 		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler),
 		metrics: newMetrics(nil, "test"),
 		retired: make(chan struct{}),
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.sweeper.Go(func() { l.sweep(ctx) })
+	return l
 }
+
+// RetireBare retires a listener without a socket.
+func (l *Listener) RetireBare() { close(l.retired) }
+
+// Waiting returns the number of connections that wait for their units in a line.
+func (l *Listener) Waiting() int {
+	l.strangers.mu.Lock()
+	defer l.strangers.mu.Unlock()
+	return l.strangers.waiting
+}
+
+// Known is a table of known networks.
+type Known struct{ known }
+
+// NewKnown returns an empty table.
+func NewKnown() *Known { return &Known{newKnown()} }
+
+// Admit makes a network known at a time.
+func (k *Known) Admit(n limit.Network, credential int64, now time.Duration) {
+	k.admit(n, credential, now)
+}
+
+// Has reports whether a network is known at a time.
+func (k *Known) Has(n limit.Network, now time.Duration) bool { return k.has(n, now) }
 
 // Connect returns a connection of a client to a bare listener, and the other end.
 func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
@@ -118,5 +149,13 @@ func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
 	return c, end
 }
 
-// StrangerUnits are the units that a client without a valid credential may use at once.
-const StrangerUnits = strangerUnits
+// Limits of clients without a valid credential.
+const (
+	StrangerUnits      = strangerUnits
+	UnitsOfAll         = unitsOfAll
+	KnownUnits         = knownUnits
+	WaitingMax         = waitingMax
+	KnownFor           = knownFor
+	KnownPerCredential = knownPerCredential
+	NetworksMax        = networksMax
+)

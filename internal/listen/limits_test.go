@@ -85,6 +85,25 @@ func TestIncompleteGrace(t *testing.T) {
 	})
 }
 
+// Connections that wait for units have at most half of the places, so that they do not end idle ones of others.
+func TestWaitingLimit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 8, IdleTimeout: idleTime}})
+	s.StopSweeper()
+	idle, resting := s.connect(t, "127.0.0.1")
+	resting.SetAge(listen.Idle, idleTime/2)
+	var waiting []net.Conn
+	for i := range 6 {
+		client, server := s.connect(t, "127.0.0.1")
+		waiting = append(waiting, client)
+		server.SetAge(listen.Waiting, time.Hour-time.Duration(i)*time.Millisecond)
+	}
+	s.Sweep()
+	wantClosed(t, waiting[:3]...)
+	wantOpen(t, append(waiting[3:], idle)...)
+	s.count(t, "evicted", map[string]int{"incomplete": 3, "idle": 0})
+}
+
 // The sweeper runs by itself while there are many connections.
 func TestSweeper(t *testing.T) {
 	t.Parallel()
@@ -108,6 +127,8 @@ func TestConnectionsAtTheLimit(t *testing.T) {
 	}{
 		{"idle", listen.Idle, [3]time.Duration{2 * time.Hour, 3 * time.Hour, time.Hour}, 1},
 		{"incomplete", listen.Incomplete, [3]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 2},
+		{"new and incomplete", listen.Incomplete, [3]time.Duration{grace / 2, grace / 4, 0}, 0},
+		{"waiting", listen.Waiting, [3]time.Duration{time.Second, 0, 2 * time.Second}, 2},
 	} {
 		var clients []net.Conn
 		var servers []*listen.Conn
@@ -132,7 +153,7 @@ func TestConnectionsAtTheLimit(t *testing.T) {
 	}
 }
 
-// The listener refuses a connection if every other one has a request, or waits for one for a short time only.
+// The listener refuses a connection if every other one has a request, or is newer.
 func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 2}})

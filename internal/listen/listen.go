@@ -184,7 +184,7 @@ func (l *Listener) admit(c *Conn) bool {
 	return true
 }
 
-// sweep evicts connections while there are many.
+// sweep evicts connections while there are many, and serves those that wait.
 func (l *Listener) sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -194,6 +194,7 @@ func (l *Listener) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 			l.evict(l.open.sweep())
+			l.strangers.serve()
 		}
 	}
 }

@@ -13,9 +13,10 @@ import (
 
 // Limits limit the connections of a listener. 0: no limit.
 type Limits struct {
-	// Connections are the open connections. Above half of them, idle connections are evicted before IdleTimeout: the
-	// time shrinks to nothing at the limit. At the limit, a new connection replaces the one that has been incomplete
-	// the longest, otherwise the one that has been idle the longest. Without such a connection, the new one is refused.
+	// Connections are the open connections. Above half of them, those that wait are evicted, and idle ones before
+	// IdleTimeout: the time shrinks to nothing at the limit. At the limit, a new connection replaces one that waits,
+	// otherwise the one that has been incomplete the longest, otherwise the one that has been idle the longest. If the
+	// server works on a request of each, the new one is refused.
 	Connections int
 	IdleTimeout time.Duration
 
@@ -25,6 +26,8 @@ type Limits struct {
 	Unlimited []netip.Prefix
 	// Proxies are the addresses of trusted proxies. No limit of one client applies to them.
 	Proxies []netip.Prefix
+	// Uncharged are addresses to which the limit of clients without a valid credential does not apply, like Proxies.
+	Uncharged []netip.Prefix
 
 	// Incomplete are the connections whose request or response has been incomplete for more than incompleteGrace.
 	// Above it, the clients with the most of them lose connections, the oldest first.
@@ -70,6 +73,7 @@ func (r *registry) claim(c *Conn, client netip.Addr) error {
 	defer r.mu.Unlock()
 	c.network = limit.NetworkOf(client)
 	c.shared = !client.IsValid() || contains(r.limits.Proxies, client)
+	c.free = c.shared || contains(r.limits.Uncharged, client)
 	if c.shared || r.limits.PerAddress == 0 || contains(r.limits.Unlimited, client) {
 		return nil
 	}
@@ -122,17 +126,24 @@ func (r *registry) has(s State) bool {
 	return slices.ContainsFunc(r.conns, func(c *Conn) bool { return stamp(c.state.Load()).state() == s })
 }
 
-// makeRoom removes connections for new ones: a few that have been incomplete for more than incompleteGrace, otherwise a
-// few idle ones. The search reads every connection, so it frees several places, and does not repeat at once if it finds
-// none.
+// makeRoom removes connections for new ones: a few that wait for units, otherwise a few that have been incomplete for
+// more than incompleteGrace, or idle ones, or at last newer incomplete ones: a flood that fills all places in less time
+// than the grace must not keep out a client that sends its request at once. The search reads every connection, so it
+// frees several places, and does not repeat at once if it finds none.
 func (r *registry) makeRoom() []candidate {
 	now := clock()
 	if now < r.fullUntil {
 		return nil
 	}
-	found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
+	found := crowdsFirst(r.since(Waiting, now))
+	if len(found) == 0 {
+		found = crowdsFirst(r.since(Incomplete, now-incompleteGrace))
+	}
 	if len(found) == 0 {
 		found = r.since(Idle, now)
+	}
+	if len(found) == 0 {
+		found = crowdsFirst(r.since(Incomplete, now))
 	}
 	victims := r.take(found[:min(len(found), r.limits.Connections/64+1, evictMax)])
 	if len(victims) == 0 {
@@ -141,8 +152,8 @@ func (r *registry) makeRoom() []candidate {
 	return victims
 }
 
-// sweep removes incomplete connections above the limit, and connections that have been idle too long for the number of
-// connections. The caller must evict them.
+// sweep removes incomplete connections above the limit, waiting ones above half of all places, and connections that
+// have been idle too long for the number of connections. The caller must evict them.
 func (r *registry) sweep() []candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +164,9 @@ func (r *registry) sweep() []candidate {
 		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
 	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
-		found := r.since(Idle, now)
+		found := crowdsFirst(r.since(Waiting, now))
+		victims = append(victims, r.take(found[:min(len(found), len(r.conns)-limit/2, evictMax)])...)
+		found = r.since(Idle, now)
 		n := 0
 		for n < min(len(found), evictMax) && now-found[n].seen.time() > r.idleTime(len(r.conns)-n) {
 			n++

@@ -10,9 +10,10 @@ const (
 	Incomplete State = iota // the server waits until the client sends a whole request, or reads a response
 	Serving                 // the server works on a request; the connection is never evicted
 	Idle                    // between two requests
+	Waiting                 // for the units of a client without a valid credential, before the first read
 )
 
-// SetWaiting sets the state of the connection while the server works on no request of it: Incomplete or Idle.
+// SetWaiting sets the state of the connection while the server works on no request of it.
 func (c *Conn) SetWaiting(s State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

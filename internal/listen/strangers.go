@@ -1,124 +1,327 @@
 package listen
 
 import (
+	"cmp"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"plantstore/internal/limit"
 )
 
-// A client without a valid credential may use strangerUnits at once and one more each strangerInterval. A new
-// connection costs a unit, and so does each request of Charge.
+// A client without a valid credential may use strangerUnits at once and one more each strangerInterval, and all of them
+// together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each request
+// of Charge. In a known network they cost one of knownUnits.
 const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
+	unitsOfAll       = 1000
+	intervalOfAll    = 10 * time.Millisecond
+	knownUnits       = 2000
+	knownInterval    = 2 * time.Millisecond
 
-	// A connection beyond the units waits for the units of all earlier ones. If that takes waitMax or longer, the
-	// listener closes it after waitMax: a client that is refused at once would connect again at once.
-	waitMax   = 5 * time.Second
-	waitBelow = int(waitMax / strangerInterval) // units left in the bucket below which connections wait
+	// A connection beyond the units waits in a line for at most waitMax. The lines have no more connections than can be
+	// served in that time. Others are refused, also after waitMax: a client that is refused at once would connect again
+	// at once.
+	waitMax    = 5 * time.Second
+	lineMax    = int(waitMax / strangerInterval) // connections of a network
+	waitingMax = int(waitMax / intervalOfAll)    // connections in all lines
 
-	knownFor    = 10 * time.Minute // after a request with a valid credential
+	// A connection of a known network is served without a unit after knownWaitMax: it may have a valid credential.
+	knownWaitMax = time.Second
+
+	// networksMax is more than the networks that can lack units at the same time, because all share unitsOfAll.
 	networksMax = 10_000
 )
 
-// strangers limits the clients without a valid credential, by network. Clients may share an address, so a network has
-// no limit for knownFor after a request of any of them with a valid credential.
+// strangers limits the clients without a valid credential, by network and together. Clients may share an address, so a
+// network is known for knownFor after a request of any of them with a valid credential.
 type strangers struct {
-	units *limit.Buckets[limit.Network]
-	known *limit.Buckets[limit.Network] // an empty bucket is known; if too many networks are known, all are
+	units      *limit.Buckets[limit.Network]
+	knownUnits *limit.Buckets[limit.Network]
+	all        *limit.Buckets[bool] // true: of clients that proxies name, which have no lines
+
+	mu      sync.Mutex // guards the rest
+	known   known
+	served  *limit.Recent[limit.Network] // when a connection of a network got its units
+	lines   map[limit.Network]*line
+	waiting int  // connections in lines
+	short   bool // connections wait for a unit of all
+}
+
+// line has the waiting connections of a network, the oldest first.
+type line struct {
+	turns  []*turn
+	served time.Duration // of strangers.served; 0: not there
+}
+
+// turn is a connection that waits for its units.
+type turn struct {
+	conn  *Conn
+	since time.Duration
+	ended chan struct{} // closed when it leaves its line in serve
+	err   error         // not nil: the client is gone; readable after ended
 }
 
 func newStrangers() *strangers {
-	const units = strangerUnits + waitBelow
 	return &strangers{
-		units: limit.NewBuckets[limit.Network](units, 1, strangerInterval, networksMax),
-		known: limit.NewBuckets[limit.Network](1, 1, knownFor, networksMax),
+		units:      limit.NewBuckets[limit.Network](strangerUnits, 1, strangerInterval, networksMax),
+		knownUnits: limit.NewBuckets[limit.Network](knownUnits, 1, knownInterval, networksMax),
+		all:        limit.NewBuckets[bool](unitsOfAll, 1, intervalOfAll, 2),
+		known:      newKnown(),
+		served:     limit.NewRecent[limit.Network](networksMax, knownFor),
+		lines:      map[limit.Network]*line{},
 	}
 }
 
 // admit makes a network known.
-func (s *strangers) admit(n limit.Network) { s.known.Take(n) }
-
-func (s *strangers) isKnown(n limit.Network) bool { return s.known.Wait(n) > 0 }
-
-// charge takes a unit of a network. It returns the time until the unit is available, at most waitMax.
-func (s *strangers) charge(n limit.Network) time.Duration {
-	if s.isKnown(n) {
-		return 0
-	}
-	return time.Duration(max(0, waitBelow-s.units.Take(n).Units)) * strangerInterval
+func (s *strangers) admit(n limit.Network, credential int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.admit(n, credential, clock())
 }
 
-// chargeNew charges the network of a new connection one unit, and waits until there is one. It returns io.EOF for a
-// connection that the server must close without a response.
+func (s *strangers) isKnown(n limit.Network) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.has(n, clock())
+}
+
+// charge takes the units of a request, and reports false if there are none. Connections that wait go first.
+func (s *strangers) charge(n limit.Network, forwarded bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isKnown := s.known.has(n, clock())
+	switch {
+	case forwarded:
+		return isKnown || s.take(n, true)
+	case s.lines[n] != nil:
+		return false
+	case isKnown:
+		return s.knownUnits.Take(n).Taken
+	}
+	return !s.short && s.take(n, false)
+}
+
+// take takes a unit of an unknown network and one of all, or none.
+func (s *strangers) take(n limit.Network, forwarded bool) bool {
+	return s.units.Wait(n) == 0 && s.all.Take(forwarded).Taken && s.units.Take(n).Taken
+}
+
+// pay takes the units of a new connection, and reports false if there are none.
+func (s *strangers) pay(c *Conn, now time.Duration) bool {
+	n := c.network
+	isKnown := s.known.has(n, now)
+	if isKnown && !s.knownUnits.Take(n).Taken || !isKnown && !s.take(n, false) {
+		return false
+	}
+	c.paid = s.knownUnits
+	if !isKnown {
+		c.paid = s.units
+		s.served.Turn(now)
+		s.served.Set(n, now)
+	}
+	return true
+}
+
+// refund returns the units of a connection with a valid credential.
+func (s *strangers) refund(c *Conn) {
+	if c.paid == nil {
+		return
+	}
+	c.paid.Return(c.network)
+	if c.paid == s.units {
+		s.all.Return(false)
+	}
+	c.paid = nil
+}
+
+// enter takes the units of a new connection. If there are none, it returns a turn. The connection is in no line if the
+// lines have more than can be served.
+func (s *strangers) enter(c *Conn) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	own := s.lines[c.network]
+	if own == nil && (!s.short || s.known.has(c.network, now)) && s.pay(c, now) {
+		return nil
+	}
+	t := &turn{conn: c, since: now, ended: make(chan struct{})}
+	if own == nil {
+		own = &line{}
+		own.served, _ = s.served.At(c.network)
+	}
+	if len(own.turns) < lineMax && s.hasRoom(own) {
+		own.turns = append(own.turns, t)
+		s.lines[c.network] = own
+		s.waiting++
+	}
+	return t
+}
+
+// hasRoom reports whether one more connection may enter a line. If all lines are full, it first removes the one that
+// would be served last, unless that is the new one.
+func (s *strangers) hasRoom(own *line) bool {
+	if s.waiting < waitingMax {
+		return true
+	}
+	var last *line
+	for _, l := range s.lines {
+		if last == nil || l.order(last) > 0 {
+			last = l
+		}
+	}
+	if cmp.Or(cmp.Compare(len(own.turns)+1, len(last.turns)), cmp.Compare(own.served, last.served)) >= 0 {
+		return false
+	}
+	s.remove(last.turns[len(last.turns)-1])
+	return true
+}
+
+// order compares when the last connections of two lines would be served: each line gets a turn in each round.
+func (l *line) order(m *line) int {
+	return cmp.Or(cmp.Compare(len(l.turns), len(m.turns)), cmp.Compare(l.served, m.served))
+}
+
+// leave removes a connection from its line. It reports whether the server may serve it.
+func (s *strangers) leave(t *turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-t.ended:
+		return t.err == nil
+	default:
+		s.remove(t)
+		return s.known.has(t.conn.network, clock())
+	}
+}
+
+// remove removes a connection from its line, if it is in one.
+func (s *strangers) remove(t *turn) {
+	n := t.conn.network
+	l := s.lines[n]
+	if l == nil {
+		return
+	}
+	i := slices.Index(l.turns, t)
+	if i < 0 {
+		return
+	}
+	s.waiting--
+	if l.turns = slices.Delete(l.turns, i, i+1); len(l.turns) == 0 {
+		delete(s.lines, n)
+	}
+}
+
+// serve ends the wait of connections for which there are units: one of each line in turn, of the network that was
+// served the longest ago first.
+func (s *strangers) serve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	order := slices.SortedFunc(maps.Values(s.lines), func(a, b *line) int {
+		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.turns[0].since, b.turns[0].since))
+	})
+	for len(order) > 0 {
+		order = slices.DeleteFunc(order, func(l *line) bool { return !s.serveOne(l, now) })
+	}
+	s.short = s.waiting > 0 && s.all.Wait(false) > 0
+}
+
+// serveOne ends the wait of the first connection of a line. It reports false if there is none, or no unit.
+func (s *strangers) serveOne(l *line, now time.Duration) bool {
+	if len(l.turns) == 0 {
+		return false
+	}
+	t := l.turns[0]
+	switch {
+	case hasHungUp(t.conn.tcp):
+		t.err = io.EOF
+	case s.pay(t.conn, now):
+		l.served = now
+	default:
+		return false
+	}
+	s.remove(t)
+	close(t.ended)
+	return true
+}
+
+// chargeNew takes the units of a new connection, and waits until there are some. It returns io.EOF for a connection
+// that the server must close without a response.
 func (c *Conn) chargeNew() error {
-	l := c.listener
 	c.charged = true
-	wait := l.strangers.charge(c.network)
-	if wait == 0 {
+	if c.free {
+		return nil
+	}
+	l := c.listener
+	t := l.strangers.enter(c)
+	if t == nil {
 		return nil
 	}
 	l.limited(addressOf(c.RemoteAddr()))
-	end := time.NewTimer(wait)
+	c.SetWaiting(Waiting)
+	defer c.SetWaiting(Incomplete)
+	end := time.NewTimer(waitMax)
 	defer end.Stop()
-	check := time.NewTicker(time.Second)
+	check := time.NewTicker(knownWaitMax)
 	defer check.Stop()
-	for {
+	for waits := true; waits; {
 		select {
+		case <-t.ended:
+			return t.err
 		case <-end.C:
-			if wait < waitMax || l.strangers.isKnown(c.network) {
-				return nil
-			}
-			l.metrics.refused[stranger].Inc()
-			return io.EOF
-		case <-l.retired:
-			return io.EOF
+			waits = false
 		case <-check.C:
+			waits = !l.strangers.isKnown(c.network)
 			if !l.open.contains(c) { // the server has closed it
+				l.strangers.leave(t)
 				return io.EOF
 			}
-			if l.strangers.isKnown(c.network) {
-				return nil
-			}
+		case <-l.retired:
+			l.strangers.leave(t)
+			return io.EOF
 		}
 	}
+	if l.strangers.leave(t) {
+		return nil
+	}
+	l.metrics.refused[stranger].Inc()
+	return io.EOF
 }
 
 // admitEvery limits the calls of strangers for a connection with many requests.
 const admitEvery = time.Second
 
-// Admit records a request with a valid credential. forwarded is the client that a trusted proxy has named; zero: the
-// client of the connection. Only the goroutine that reads the connection may call Admit, Charge and Refund.
-func (c *Conn) Admit(forwarded netip.Addr) {
+// Admit records a request with a valid credential. The units of its connection come back. forwarded is the client that
+// a trusted proxy has named; zero: the client of the connection. Only the goroutine that reads the connection may call
+// Admit and Charge.
+func (c *Conn) Admit(forwarded netip.Addr, credential int64) {
 	if forwarded.IsValid() {
-		c.listener.strangers.admit(limit.NetworkOf(forwarded))
+		c.listener.strangers.admit(limit.NetworkOf(forwarded), credential)
 		return
 	}
-	if now := clock(); !c.shared && now >= c.admitAgain {
-		c.admitAgain = now + admitEvery
-		c.listener.strangers.admit(c.network)
+	now := clock()
+	if c.free || now < c.admitAgain {
+		return
 	}
+	c.admitAgain = now + admitEvery
+	c.listener.strangers.admit(c.network, credential)
+	c.listener.strangers.refund(c)
 }
 
 // Charge counts a request without a valid credential. It returns false beyond the limit of its client: the server must
 // then refuse it if it is forwarded, or else close the connection.
 func (c *Conn) Charge(forwarded netip.Addr) bool {
 	if !forwarded.IsValid() {
-		return c.shared || c.listener.strangers.charge(c.network) == 0
+		return c.free || c.listener.strangers.charge(c.network, false)
 	}
-	if c.listener.strangers.charge(limit.NetworkOf(forwarded)) == 0 {
+	if c.listener.strangers.charge(limit.NetworkOf(forwarded), true) {
 		return true
 	}
 	c.listener.limited(forwarded)
 	return false
-}
-
-// Refund returns the unit of a new connection, after a response that is not a refusal.
-func (c *Conn) Refund() {
-	if c.charged && !c.refunded {
-		c.refunded = true
-		c.listener.strangers.units.Return(c.network)
-	}
 }

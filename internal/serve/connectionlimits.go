@@ -46,6 +46,7 @@ func adminLimits() listen.Limits {
 		IdleTimeout: idleTimeout,
 		PerAddress:  perAddressMax,
 		Unlimited:   loopback(),
+		Uncharged:   loopback(),
 		Incomplete:  adminIncompleteMax,
 	}
 }

@@ -142,7 +142,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		return err
 	}
 	if rec.scope != 0 {
-		rec.admit()
+		rec.admit(principal)
 	}
 	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
 		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger

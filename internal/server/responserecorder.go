@@ -48,10 +48,7 @@ func (rec *responseRecorder) WriteHeader(status int) {
 func (rec *responseRecorder) begin(status int) {
 	rec.status = status
 	rec.responds()
-	if rec.conn != nil && !rec.admitted && !rec.charged {
-		rec.charge()
-	}
-	if rec.conn != nil && rec.conn.Retired() {
+	if rec.conn != nil && (rec.conn.Retired() || !rec.admitted && !rec.charged && !rec.conn.Charge(rec.forwarded)) {
 		rec.Header()["Connection"] = []string{"close"}
 	}
 	if rec.ending != nil {
@@ -59,24 +56,11 @@ func (rec *responseRecorder) begin(status int) {
 	}
 }
 
-// charge counts a response to a client without a valid credential. On the admin listener only refusals count: health
-// checks and scrapes may need no credential there. Beyond the limit the server closes the connection after the
-// response.
-func (rec *responseRecorder) charge() {
-	refused := rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError
-	switch {
-	case !refused && rec.handler.public != nil:
-		rec.conn.Refund()
-	case !rec.conn.Charge(rec.forwarded):
-		rec.Header()["Connection"] = []string{"close"}
-	}
-}
-
 // admit records that the credential is valid for the route.
-func (rec *responseRecorder) admit() {
+func (rec *responseRecorder) admit(principal auth.Principal) {
 	rec.admitted = true
 	if rec.conn != nil {
-		rec.conn.Admit(rec.forwarded)
+		rec.conn.Admit(rec.forwarded, principal.TokenID)
 	}
 }
 
