@@ -49,6 +49,7 @@ type Conn struct {
 	admitAgain time.Duration // of clock: Admit does nothing before
 	secured    bool          // the TLS handshake has succeeded
 	subject    string        // of the client certificate
+	head       head          // of the next request
 }
 
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
@@ -81,6 +82,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.responding.Load() {
 		return 0, nil
 	}
+	if c.head.tooLong {
+		return c.head.fill(p), nil
+	}
+	n, err := c.readData(p)
+	c.head.check(p[:n])
+	return n, err
+}
+
+// readData reads data of the client, as it was before TLS.
+func (c *Conn) readData(p []byte) (int, error) {
 	if c.tls == nil {
 		return c.readTCP(p)
 	}

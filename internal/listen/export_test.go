@@ -149,6 +149,9 @@ func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
 	return c, end
 }
 
+// FieldsMax is the number of header fields of a request.
+const FieldsMax = fieldsMax
+
 // Limits of clients without a valid credential.
 const (
 	StrangerUnits      = strangerUnits

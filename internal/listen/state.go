@@ -13,8 +13,14 @@ const (
 	Waiting                 // for the units of a client without a valid credential, before the first read
 )
 
-// SetWaiting sets the state of the connection while the server works on no request of it.
+// SetWaiting sets the state of the connection while the server works on no request of it: Idle before the head of the
+// next request, Incomplete after it. Only the goroutine that reads the connection may call SetWaiting.
 func (c *Conn) SetWaiting(s State) {
+	c.head = head{ended: s != Idle}
+	c.setWaiting(s)
+}
+
+func (c *Conn) setWaiting(s State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting = s; c.serving == 0 {

@@ -263,8 +263,8 @@ func (c *Conn) chargeNew() error {
 		return nil
 	}
 	l.limited(addressOf(c.RemoteAddr()))
-	c.SetWaiting(Waiting)
-	defer c.SetWaiting(Incomplete)
+	c.setWaiting(Waiting)
+	defer c.setWaiting(Incomplete)
 	end := time.NewTimer(waitMax)
 	defer end.Stop()
 	check := time.NewTicker(knownWaitMax)

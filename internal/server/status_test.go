@@ -269,13 +269,17 @@ func testHeadSize(t *testing.T, over func(*setup)) {
 		rest := " HTTP/1.1\r\nHost: h\r\n\r\n"
 		return "GET /" + strings.Repeat("a", size-len("GET /")-len(rest)) + rest
 	}
-	many := strings.TrimSuffix(post(""), "\r\n") + strings.Repeat("A: b\r\n", limit/6) + "\r\n"
+	fields := func(n int) string {
+		head, body, _ := strings.Cut(h.fill(post(`{"id":2,"name":"A"}`)), "\r\n\r\n")
+		return head + strings.Repeat("\r\nA: b", n-strings.Count(head, "\r\n")) + "\r\n\r\n" + body
+	}
 	runCases(t, h, []requestCase{
 		{"headers", padded(raw, limit), created(`{"name":"A"}`)},
 		{"headers, one more", padded(h.fill(post("")), limit+1), large},
 		{"line", longLine(limit), refused(40401, textNotFound, "X-Request-Id", generatedID)},
 		{"line, one more", longLine(limit + 1), large},
-		{"many headers", many, large},
+		{"fields", fields(100), created(`{"name":"A"}`)},
+		{"fields, one more", fields(101), large},
 		{"before the credential", padded(post("", "-Authorization"), limit+1), large},
 	})
 	t.Run("no lower than 4 KiB", func(t *testing.T) {
