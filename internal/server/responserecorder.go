@@ -48,12 +48,18 @@ func (rec *responseRecorder) WriteHeader(status int) {
 func (rec *responseRecorder) begin(status int) {
 	rec.status = status
 	rec.responds()
-	if rec.conn != nil && (rec.conn.Retired() || !rec.admitted && !rec.charged && !rec.conn.Charge(rec.forwarded)) {
+	if rec.conn != nil && (rec.isBeyondLimit() || rec.conn.Retired()) {
 		rec.Header()["Connection"] = []string{"close"}
 	}
 	if rec.ending != nil {
 		rec.ending.begin()
 	}
+}
+
+// isBeyondLimit counts a response to a client without a valid credential, and reports whether the server must close the
+// connection of the client. That of a proxy stays open.
+func (rec *responseRecorder) isBeyondLimit() bool {
+	return !rec.admitted && !rec.charged && !rec.conn.Charge(rec.forwarded) && !rec.forwarded.IsValid()
 }
 
 // admit records that the credential is valid for the route.

@@ -90,6 +90,9 @@ func TestForwardedStrangersAreLimited(t *testing.T) {
 		a = send(bad, "-Authorization")
 	}
 	same(t, a, limited)
+	if a = send(bad, "Authorization: Bearer wrong"); a.Header.Get("Connection") == "close" {
+		t.Error("a wrong credential ends the connection of the proxy")
+	}
 	same(t, send("192.0.2.8", "-Authorization"), refused(40401, textNotFound))
 	c.write(h.fill(post(`{"id":1,"name":"A"}`, "+X-Forwarded-For: "+bad)))
 	same(t, c.read("POST"), created(`{"name":"A"}`))
