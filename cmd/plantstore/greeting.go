@@ -26,7 +26,8 @@ func curlCreate(at serve.Addresses, secret string) string {
 }
 
 // greet creates the first tokens of a store and prints them. It creates none if their secrets would be lost, or written
-// to a file or a log that the operator did not choose for them. On a terminal it prints the addresses of any other store.
+// to a file or a log that the operator did not choose for them. On a terminal it prints the addresses of any other
+// store.
 func (p *program) greet(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 	_, onTerminal := terminal.IsTerminal(p.Stdout)
 	if !onTerminal && (!p.settings.Admin.PrintTokens || terminal.Discards(p.Stdout)) {

@@ -90,9 +90,9 @@ func (p *Pair) fault(contents [][]byte) error {
 	return nil // another reason
 }
 
-// lacksIssuer reports whether clients need the certificate of the issuer, and it does not follow the leaf. A client of a
-// private authority has the issuer's; a public authority, which logs its certificates (RFC 6962 section 3.3), issues them
-// with an intermediate one.
+// lacksIssuer reports whether clients need the certificate of the issuer, and it does not follow the leaf. Clients of a
+// private authority may have the issuer's. A public authority, which logs its certificates (RFC 6962 section 3.3),
+// issues them with an intermediate one.
 func lacksIssuer(pair *tls.Certificate) bool {
 	timestamps := asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 11129, 2, 4, 2}
 	isLogged := func(e pkix.Extension) bool { return e.Id.Equal(timestamps) }
@@ -128,8 +128,8 @@ func (p *Pair) loaded() {
 	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	p.log.Info("TLS certificate loaded", "file", p.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
 	if lacksIssuer(p.current.Load()) {
-		p.log.Warn("the certificate of the issuer does not follow the TLS certificate in its file, and clients may refuse it: "+
-			"insert it there", "file", p.paths[0], "issuer", leaf.Issuer.String())
+		p.log.Warn("the certificate of the issuer does not follow the TLS certificate, and clients may refuse it: "+
+			"insert it in the file", "file", p.paths[0], "issuer", leaf.Issuer.String())
 	}
 	// Group members may read the key: distributions have a group for this (ssl-cert).
 	if info, err := os.Stat(p.paths[1]); err == nil && info.Mode().Perm()&0o007 != 0 {

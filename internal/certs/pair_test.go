@@ -307,8 +307,8 @@ func TestBadPairAtTheStart(t *testing.T) {
 	}
 }
 
-// TestChains shows the messages about a chain that clients or the program can't use, and that a certificate of a private
-// authority needs no chain.
+// TestChains shows the messages about a chain that clients or the program can't use, and that a certificate of a
+// private authority needs no chain.
 func TestChains(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -331,11 +331,12 @@ func TestChains(t *testing.T) {
 	const traditional = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n" +
 		"-----END EC PRIVATE KEY-----\n"
 	files := f.cert + " and " + f.key + ": "
+	other := files + "tls: private key does not match public key"
 	const second = "the certificate of the key is number 2 in the file; write it first, then the certificate of its issuer"
 	locked := "the key is encrypted, and the program does not ask for its password; " +
 		"decrypt it with openssl pkey -in " + f.key + " -out FILE"
-	const lacks = "WARN the certificate of the issuer does not follow the TLS certificate in its file, and clients may refuse it: " +
-		"insert it there"
+	const lacks = "WARN the certificate of the issuer does not follow the TLS certificate, and clients may refuse it: " +
+		"insert it in the file"
 	for name, in := range map[string]struct {
 		cert, key string
 		fault     string
@@ -351,7 +352,7 @@ func TestChains(t *testing.T) {
 		"root before intermediate":   {leaf + root + intermediate, key, "", lacks},
 		"intermediate before leaf":   {intermediate + leaf, key, files + second, ""},
 		"root first":                 {root + private, privateKey, files + second, ""},
-		"key of another certificate": {leaf + intermediate, privateKey, files + "tls: private key does not match public key", ""},
+		"key of another certificate": {leaf + intermediate, privateKey, other, ""},
 		"encrypted":                  {leaf + intermediate, encrypted, files + locked, ""},
 		"encrypted, traditional":     {leaf + intermediate, traditional, files + locked, ""},
 	} {

@@ -38,8 +38,8 @@ PORT_53_SCTP_ADDR=10.96.0.7`
 	}
 	for _, entry := range []string{
 		"ADMIN_LISTE=127.0.0.1:8081", "PORT=8080", "ADMIN_PORT=8081", "ADMIN_PORT=127.0.0.1:8081", "ADMIN_PORT=", "PORTS=1",
-		"ADMINPORT=tcp://10.96.0.7", "SERVICE=1", "SERVICE_HOSTS=1", "PORT_TCP=tcp://10.96.0.7:80", "PORT_80_HTTP_ADDR=10.96.0.7",
-		"PORT_80_TCP=10.96.0.7", "ADMIN_HOSTS=tcp://10.96.0.7:80",
+		"ADMINPORT=tcp://10.96.0.7", "SERVICE=1", "SERVICE_HOSTS=1", "PORT_TCP=tcp://10.96.0.7:80",
+		"PORT_80_HTTP_ADDR=10.96.0.7", "PORT_80_TCP=10.96.0.7", "ADMIN_HOSTS=tcp://10.96.0.7:80",
 	} {
 		name, _, _ := strings.Cut("PLANTSTORE_"+entry, "=")
 		if got := refusal("PLANTSTORE_" + entry); !strings.HasPrefix(got, "unknown environment variable "+name) {

@@ -32,7 +32,10 @@ func TestReadJSONL(t *testing.T) {
 		{"white space around", " " + rosaJSON + "\t\r\r\n", []row{{1, " " + rosaJSON + "\t\r", named(1, "Rosa"), ""}}},
 		{
 			"byte order mark inside", "\n\uFEFF" + rosaJSON,
-			[]row{{Line: 2, Raw: "\uFEFF" + rosaJSON, Err: "the body is not JSON: expected a value at byte 0; got a byte order mark, which must be removed"}},
+			[]row{{
+				Line: 2, Raw: "\uFEFF" + rosaJSON,
+				Err: "the body is not JSON: expected a value at byte 0; got a byte order mark, which must be removed",
+			}},
 		},
 		{
 			"refused, then valid", "{}\n" + bellisJSON + "\n",

@@ -40,8 +40,8 @@ var fixedParameters = map[string][]string{
 	"sslcompression": {"0"}, "sslcrl": nil, "sslcrldir": nil, "sslkeylogfile": nil, "tcp_user_timeout": nil,
 }
 
-// checkParameters refuses parameters that are unknown or that the driver does not support, and removes those that change
-// nothing. It names only parameters of libpq: any other text may be a part of a password.
+// checkParameters refuses parameters that are unknown or that the driver does not support, and removes those that
+// change nothing. It names only parameters of libpq: any other text may be a part of a password.
 func checkParameters(given map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		values, known := fixedParameters[name]
@@ -112,8 +112,8 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// readAgain reads the files of the URL for a new connection, as libpq does: passwords, certificates and keys are replaced
-// while a server runs.
+// readAgain reads the files of the URL for a new connection, as libpq does: passwords, certificates and keys are
+// replaced while a server runs.
 func (u URL) readAgain(_ context.Context, c *pgx.ConnConfig) error {
 	config, err := u.resolve()
 	if err != nil {
@@ -136,7 +136,7 @@ func (u URL) checkPassfile() error {
 	if name == "" {
 		return nil
 	}
-	f, err := os.Open(name) //nolint:gosec // the operator chose the path
+	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}

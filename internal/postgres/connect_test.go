@@ -121,8 +121,9 @@ func TestCheckParameters(t *testing.T) {
 	}
 	for parameter, want := range map[string]string{
 		"connect_timeout=3": "", "target_session_attrs=primary": "", "sslcertmode=disable": "", "sslsni=0": "",
-		"channel_binding=disable": "", "min_protocol_version=3.0": "", "krbsrvname=postgres": "", "sslnegotiation=postgres": "",
-		"application_name=flora": "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
+		"channel_binding=disable": "", "min_protocol_version=3.0": "", "krbsrvname=postgres": "",
+		"sslnegotiation=postgres": "",
+		"application_name=flora":  "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
 		"client_encoding=UTF8": "", "client_encoding=utf8": "", "client_encoding=auto": "", "keepalives=1": "",
 		"gssencmode=prefer": "", "load_balance_hosts=disable": "", "sslcompression=0": "", "replication=false": "",
 		"client_encoding=LATIN1":             only("client_encoding", "utf8 or utf-8 or auto"),
@@ -451,11 +452,12 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	write(old, "erste")
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://certified@" + named + "/" + databaseOf(local) + "?" +
-		neturl.Values{
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: "postgres://certified@" + named + "/" + databaseOf(local) + "?" + neturl.Values{
 			"sslmode": {"verify-full"}, "sslrootcert": {at("root.crt")}, "sslcert": {at("client.crt")},
 			"sslkey": {at("client.key")}, "passfile": {at("pgpass")},
-		}.Encode()})
+		}.Encode(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +484,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// reconnect ends the connections of an engine until a new one fails with that part of an error; empty: until it succeeds.
+// reconnect ends the connections of an engine until a new one fails with that part of an error, or, if want is empty,
+// until it succeeds.
 func reconnect(t *testing.T, e *postgres.Engine, url, want string) {
 	t.Helper()
 	c := connect(t, url)

@@ -180,6 +180,7 @@ type badClaim struct {
 // badTimes returns changes of the times of a JWT.
 func badTimes(now time.Time) []badClaim {
 	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
+	fraction := func(d time.Duration) json.Number { return json.Number(fmt.Sprintf("%d.9", at(d))) }
 	const past, future = "exp is in the past", "nbf or iat is in the future"
 	const lifetime = "the time from iat to exp is not between 0 and 30 days"
 	missing := func(name string) string { return name + " is missing or not a number of seconds since 1970" }
@@ -188,9 +189,7 @@ func badTimes(now time.Time) []badClaim {
 		{"expired beyond the leeway", Object{"iat": at(-time.Hour), "exp": at(-60 * time.Second)}, past},
 		{"without exp", Object{"exp": nil}, missing("exp")},
 		{"exp is a text", Object{"exp": fmt.Sprint(at(time.Hour))}, missing("exp")},
-		{
-			"expired with a fraction", Object{"iat": at(-time.Hour), "exp": json.Number(fmt.Sprintf("%d.9", at(-61*time.Second)))}, past,
-		},
+		{"expired with a fraction", Object{"iat": at(-time.Hour), "exp": fraction(-61 * time.Second)}, past},
 		{"exp has an exponent", Object{"exp": json.Number("1e10")}, lifetime},
 		{
 			"exp is 1e400",
@@ -202,8 +201,8 @@ func badTimes(now time.Time) []badClaim {
 		{"exp is negative", Object{"exp": -1}, missing("exp")},
 		{"iat is -0.5", Object{"iat": -0.5}, missing("iat")},
 		{"exp is 1e300", Object{"exp": json.Number("1e300")}, missing("exp")},
-		{"exp is after iat by a fraction", Object{"exp": json.Number(fmt.Sprintf("%d.9", at(0)))}, lifetime},
-		{"valid for 30 days and 1.5 s", Object{"exp": json.Number(fmt.Sprintf("%d.5", at(30*24*time.Hour+time.Second)))}, lifetime},
+		{"exp is after iat by a fraction", Object{"exp": fraction(0)}, lifetime},
+		{"valid for 30 days and 1.9 s", Object{"exp": fraction(30*24*time.Hour + time.Second)}, lifetime},
 		{"exp is true", Object{"exp": true}, missing("exp")},
 		{"exp in milliseconds", Object{"exp": now.Add(time.Hour).UnixMilli()}, missing("exp")},
 		{"valid for 31 days", Object{"exp": at(31 * 24 * time.Hour)}, lifetime},
