@@ -12,7 +12,7 @@ report() { printf 'need: %s\n' "$*" >&2; }
 group() {
 	case $1 in
 	race) packages='gcc libc6-dev' purpose='the race detector, which a C compiler links' ;;
-	postgresql) packages=postgresql purpose='the tests on PostgreSQL, one of the two engines' ;;
+	postgresql) packages='postgresql pgbouncer' purpose='the tests on PostgreSQL, one of the two engines' ;;
 	browser) packages=chromium purpose='the tests in a browser' ;;
 	faults) packages='strace e2fsprogs util-linux mount' purpose='the fault harnesses, which trace system calls and cut the power of disks' ;;
 	readme) packages='curl iproute2 passwd sudo systemd' purpose='the commands of README.md, on a machine of their own' ;;

@@ -67,7 +67,7 @@ func startWith(ctx context.Context, files map[string][]byte, settings []string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, exited: make(chan struct{})}
+	s := &Server{dir: dir}
 	if err := s.start(ctx, bin, as, files, settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -162,17 +162,35 @@ func (s *Server) start(
 	}
 	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), args...)
 	s.command.Dir = s.dir
-	s.command.Stderr = &s.output
 	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	return s.launch(ctx)
+}
+
+// launch starts the process of the server.
+func (s *Server) launch(ctx context.Context) error {
+	s.command.Stderr = &s.output
 	childtest.EndWithTest(s.command, syscall.SIGQUIT)
 	if err := s.command.Start(); err != nil {
 		return err
 	}
+	s.exited = make(chan struct{})
 	go func() { // ends with the server; Stop waits for it
 		_ = s.command.Wait()
 		close(s.exited)
 	}()
 	return s.await(ctx)
+}
+
+// Crash stops the server at once, without a checkpoint, and starts it again.
+func (s *Server) Crash(ctx context.Context) error {
+	if err := s.command.Process.Signal(syscall.SIGQUIT); err != nil {
+		return err
+	}
+	<-s.exited
+	again := exec.CommandContext(context.WithoutCancel(ctx), s.command.Path, s.command.Args[1:]...)
+	again.Dir, again.SysProcAttr = s.command.Dir, s.command.SysProcAttr
+	s.command = again
+	return s.launch(ctx)
 }
 
 // write writes the files, and makes the server's user the owner of the directory and of
