@@ -3,6 +3,9 @@
 
 -- Serving
 
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE)
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE); SELECT pg_catalog.set_config(name, '0', TRUE) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = DEFAULT
 CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, move_state text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
@@ -45,14 +48,14 @@ SELECT id, url, active FROM plantstore_webhooks ORDER BY id
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
 SELECT pg_catalog.current_schemas(FALSE)::text[]
+SELECT pg_catalog.current_setting('server_encoding')
 SELECT pg_catalog.current_setting('synchronous_standby_names')
 SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')
-SELECT pg_catalog.pg_advisory_unlock($1, 'plants'::regclass::oid::int)
-SELECT pg_catalog.pg_advisory_unlock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.pg_advisory_xact_lock($1)
-SELECT pg_catalog.pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
-SELECT pg_catalog.pg_try_advisory_lock($1, 'plantstore_acme'::regclass::oid::int)
+SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plants'::regclass::oid::int)
+SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE) FROM pg_extension WHERE extname = 'citus'
+SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE)
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
@@ -70,10 +73,8 @@ SELECT version FROM plantstore
 SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
 SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
-SET search_path = "public", pg_temp
-SET search_path = pg_catalog, pg_temp
-SET synchronous_commit = 'on'
-SHOW synchronous_commit
+SET LOCAL search_path = pg_catalog, pg_temp
+SET search_path = "public", pg_temp; SET default_transaction_isolation = 'read committed'
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2, pruned_sequence = $3, pruned_hash = $4
 UPDATE plantstore SET move_state = $1
@@ -90,7 +91,6 @@ UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
 WITH created AS (INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ON CONFLICT (id) DO NOTHING RETURNING id, created_at), events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created) SELECT id FROM created
 WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active) ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING created_at, plant) INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active ON CONFLICT (webhook, plant) DO NOTHING
-begin
 commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
 copy "plantstore_deliveries" ( "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" ) from stdin binary;
@@ -107,8 +107,8 @@ CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGU
 CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_capture"() FROM PUBLIC
 CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RAISE EXCEPTION ''a move makes the store read-only'' USING ERRCODE = ''PS001''; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
 CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
-CREATE TRIGGER plantstore_capture AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_capture"()
-CREATE TRIGGER plantstore_refuse BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_refuse"()
+CREATE TRIGGER plantstore_capture AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_capture"(); ALTER TABLE plants ENABLE ALWAYS TRIGGER plantstore_capture
+CREATE TRIGGER plantstore_refuse BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_refuse"(); ALTER TABLE plants ENABLE ALWAYS TRIGGER plantstore_refuse
 DELETE FROM plantstore_captured WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id
 DROP TABLE IF EXISTS plantstore_captured; CREATE TABLE plantstore_captured (id bigint PRIMARY KEY)
 GRANT INSERT ON plantstore_captured TO postgres

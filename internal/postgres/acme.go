@@ -16,7 +16,7 @@ func (e *Engine) ACME() ACME { return ACME{e} }
 
 // Load implements acme.Storage.
 func (a ACME) Load(ctx context.Context, key string) (value []byte, err error) {
-	err = a.engine.pool.QueryRow(ctx, "SELECT value FROM plantstore_acme WHERE key = $1", key).Scan(&value)
+	err = a.engine.db.QueryRow(ctx, "SELECT value FROM plantstore_acme WHERE key = $1", key).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -25,14 +25,14 @@ func (a ACME) Load(ctx context.Context, key string) (value []byte, err error) {
 
 // Save implements acme.Storage.
 func (a ACME) Save(ctx context.Context, key string, value []byte) error {
-	_, err := a.engine.pool.Exec(ctx, `INSERT INTO plantstore_acme (key, value) VALUES ($1, $2)
+	_, err := a.engine.db.Exec(ctx, `INSERT INTO plantstore_acme (key, value) VALUES ($1, $2)
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value`, key, value)
 	return classify(err)
 }
 
 // Delete implements acme.Storage.
 func (a ACME) Delete(ctx context.Context, key string) error {
-	_, err := a.engine.pool.Exec(ctx, "DELETE FROM plantstore_acme WHERE key = $1", key)
+	_, err := a.engine.db.Exec(ctx, "DELETE FROM plantstore_acme WHERE key = $1", key)
 	return classify(err)
 }
 

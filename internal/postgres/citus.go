@@ -59,21 +59,21 @@ func (e *Engine) createOnCitus(
 	ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool,
 ) (created []int64, err error) {
 	if len(b.ids) > 1 && e.copyPause.Add(-1) < 0 {
-		copied, err := b.copyOnCitus(ctx, c, events)
+		copied, err := b.copyOnCitus(ctx, e, c, events)
 		if copied || err != nil {
 			return b.ids, err
 		}
 		e.copyPause.Store(copyPause)
 	}
-	created, err = b.createByValues(ctx, c, events)
+	created, err = b.createByValues(ctx, e, c, events)
 	return created, workerError(err)
 }
 
 // copyOnCitus creates all plants, or returns false if an id may exist. Citus returns no code
 // for that, but an error before the COMMIT stored nothing.
-func (b *sortedBatch) copyOnCitus(ctx context.Context, c *pgx.Conn, events bool) (copied bool, err error) {
+func (b *sortedBatch) copyOnCitus(ctx context.Context, e *Engine, c *pgx.Conn, events bool) (copied bool, err error) {
 	started := false // the COPY of the plants has succeeded
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+	err = e.inTransaction(ctx, c, func(tx pgx.Tx) error {
 		if err := b.copyPlants(ctx, tx); err != nil {
 			return err
 		}
@@ -102,11 +102,13 @@ func workerError(err error) error {
 }
 
 // createByValues is create with insertValuesSQL.
-func (b *sortedBatch) createByValues(ctx context.Context, c *pgx.Conn, events bool) (created []int64, err error) {
+func (b *sortedBatch) createByValues(
+	ctx context.Context, e *Engine, c *pgx.Conn, events bool,
+) (created []int64, err error) {
 	if !events && len(b.ids) <= valuesMax {
-		return b.insertValues(ctx, c, 0, len(b.ids))
+		return b.insertValues(ctx, single{e, c}, 0, len(b.ids))
 	}
-	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+	err = e.inTransaction(ctx, c, func(tx pgx.Tx) error {
 		for from := 0; from < len(b.ids); from += valuesMax {
 			some, err := b.insertValues(ctx, tx, from, min(from+valuesMax, len(b.ids)))
 			if err != nil {

@@ -40,7 +40,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 
 // DeadLetters implements admin.Engine.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error) {
-	all, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (d store.DeadLetter, err error) {
+	all, err := collect(ctx, e.db, func(r pgx.CollectableRow) (d store.DeadLetter, err error) {
 		err = r.Scan(&d.Webhook, &d.URL, &d.Plant, &d.Since, &d.DeadAt, &d.Attempts, &d.Reason)
 		return d, err
 	}, `SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '')

@@ -52,7 +52,7 @@ func durabilityOf(settings map[string]string) store.Durability {
 
 // readSettings reads the durability settings of the database, and logs a change.
 func (e *Engine) readSettings(ctx context.Context) error {
-	rows, _ := e.pool.Query(ctx, settingsSQL) // ForEachRow returns the error
+	rows, _ := e.db.Query(ctx, settingsSQL) // ForEachRow returns the error
 	settings := map[string]string{}
 	var name, setting string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
@@ -80,7 +80,7 @@ func (e *Engine) readSettings(ctx context.Context) error {
 // database may have none.
 func (e *Engine) estimate(ctx context.Context) {
 	var tuples *float32
-	err := e.pool.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid").Scan(&tuples)
+	err := e.db.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid").Scan(&tuples)
 	if err != nil || tuples == nil || *tuples < 0 { // negative: never analyzed
 		e.estimated.Store(-1)
 		return

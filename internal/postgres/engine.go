@@ -9,9 +9,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,6 +52,7 @@ type Engine struct {
 	store.Changes
 
 	pool           *pgxpool.Pool
+	db             querier // the pool for transactions of one statement
 	log            *slog.Logger
 	requireStandby bool
 	found          int // the schema of the store before Open; 0: there was none
@@ -68,6 +69,8 @@ type Engine struct {
 
 	namespaceMu sync.Mutex
 	namespace   string // the PostgreSQL schema of the tables, empty before the first connection; guarded by namespaceMu
+	// transactionSQL of the schema; guarded by namespaceMu
+	transactionSQL string
 
 	durability   atomic.Pointer[store.Durability]
 	ownMoveState atomic.Pointer[store.MoveState] // committed by this engine, under which it may write
@@ -111,6 +114,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.Changes = e.changes()
 	e.durability.Store(&store.Durability{})
 	e.ownMoveState.Store(&store.MoveState{})
+	maps.Copy(config.ConnConfig.RuntimeParams, startupSettings)
 	if c.Traced {
 		config.ConnConfig.Tracer = tracer{}
 	}
@@ -118,11 +122,12 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		c.TypeMap().RegisterType(&pgtype.Type{
 			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
-		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), e.prepareCitus(ctx, c))
+		return e.prepareSession(ctx, c)
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	e.db = single{e, e.pool}
 	e.estimated.Store(-1)
 	if err := e.start(ctx, c); err != nil {
 		e.pool.Close()
@@ -130,6 +135,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		if strings.Contains(err.Error(), refusedAuth) {
 			err = fmt.Errorf("%w; configure SCRAM authentication on the server, "+
 				"or set require_auth in the URL to the methods that you allow", err)
+		}
+		if hasCode(err, codeDuplicateStatement) || hasCode(err, codeNoStatement) {
+			err = fmt.Errorf("%w; behind a pooler in transaction mode, add default_query_exec_mode=exec to the URL", err)
 		}
 		return nil, err
 	}
@@ -141,6 +149,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 
 // start checks the database, migrates the store, and starts watch.
 func (e *Engine) start(ctx context.Context, c Config) error {
+	if err := e.pool.Ping(ctx); err != nil { // the first connection finds the schema, which every transaction names
+		return err
+	}
 	if c.Server { // before it creates tables
 		if err := e.readSettings(ctx); err != nil {
 			return err

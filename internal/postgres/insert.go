@@ -170,7 +170,7 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 		return e.createOnCitus(ctx, c, b, events)
 	}
 	if len(b.ids) >= copyMin {
-		if err = b.copy(ctx, c); !hasCode(err, codeUniqueViolation) {
+		if err = b.copy(ctx, e, c); !hasCode(err, codeUniqueViolation) {
 			return b.ids, err
 		}
 	}
@@ -178,13 +178,13 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 	if events {
 		sql = insertEventsSQL
 	}
-	return collect(ctx, c, pgx.RowTo[int64], sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy)
+	return collect(ctx, single{e, c}, pgx.RowTo[int64], sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy)
 }
 
 // copy creates all plants, or none if an id exists. It reads whether they have events after
 // the COPY, which has locked the table: SetWebhooks waits for the transaction.
-func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn) error {
-	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+func (b *sortedBatch) copy(ctx context.Context, e *Engine, c *pgx.Conn) error {
+	return e.inTransaction(ctx, c, func(tx pgx.Tx) error {
 		if err := b.copyPlants(ctx, tx); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []i
 			return err
 		})
 	}
-	err := c.SendBatch(ctx, &batch).Close() // sends all statements at once, and waits for their COMMIT
+	err := single{e, c}.SendBatch(ctx, &batch).Close() // sends all statements at once, and waits for their COMMIT
 	if err == nil {
 		err = warning(c)
 	}

@@ -50,7 +50,7 @@ func (c Config) acceptVersion(version int) error {
 // migrate creates the tables of a new store, and migrates an older one if c allows it.
 // Of several processes at the same time, one does it and the others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
-	version, err := e.schemaVersion(ctx, e.pool)
+	version, err := e.schemaVersion(ctx, e.db)
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
@@ -58,7 +58,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	if err != nil || version == len(migrations) {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+	err = e.inTransaction(ctx, e.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
-	return plantRows(ctx, e.pool, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
+	return plantRows(ctx, e.db, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
 }
 
 // StartCapture implements move.Source.
@@ -37,7 +37,7 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 // Captured implements move.Source. It deletes the ids that it returns: the order in
 // which transactions become visible is unknown, so no position would be safe.
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
-	return collect(ctx, e.pool, pgx.RowTo[int64], "DELETE FROM plantstore_captured "+
+	return collect(ctx, e.db, pgx.RowTo[int64], "DELETE FROM plantstore_captured "+
 		"WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id", limit)
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) Lock(ctx context.Context) (unlock func(), err error) {
 	if unlock, err = e.lockMove(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.checkMover(ctx, e.pool); err != nil {
+	if err := e.checkMover(ctx, e.db); err != nil {
 		unlock()
 		return nil, classify(err)
 	}
@@ -117,27 +117,30 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// tryLock locks one of our tables by an advisory lock on a connection of its own, and returns false if another session
-// has locked it. Statements on the table do not wait for it.
+// lockForeverSQL sets the settings of a transaction that would end it while its mover works, if the database has them.
+const lockForeverSQL = `SELECT pg_catalog.set_config(name, '0', TRUE) FROM pg_settings
+	WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`
+
+// tryLock locks one of our tables by an advisory lock of a transaction of its own, and returns false if another one has
+// locked it. A pooler keeps the session of a transaction until it ends. Statements on the table do not wait for it.
 func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), locked bool, err error) {
-	conn, err := e.pool.Acquire(ctx)
+	tx, err := e.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL + e.firstStatement() + "; " + lockForeverSQL})
 	if err != nil {
 		return nil, false, classify(err)
 	}
-	key := "($1, '" + table + "'::regclass::oid::int)" // for this store; the lock of a migration has one number, not two
-	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&locked)
-	if err != nil || !locked {
-		conn.Release()
-		return nil, false, classify(err)
-	}
-	return func() {
+	unlock = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
 		defer cancel()
-		if _, err := conn.Exec(ctx, "SELECT pg_catalog.pg_advisory_unlock"+key, int32(migrationLock)); err != nil {
-			_ = conn.Conn().Close(ctx) // which releases the lock too
-		}
-		conn.Release()
-	}, true, nil
+		_ = tx.Rollback(ctx) // if it fails, it closes the connection, which releases the lock too
+	}
+	// The lock is for this store; the lock of a migration has one number, not two.
+	err = tx.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_xact_lock($1, '"+table+"'::regclass::oid::int)",
+		int32(migrationLock)).Scan(&locked)
+	if err != nil || !locked {
+		unlock()
+		return nil, false, classify(err)
+	}
+	return unlock, true, nil
 }
 
 // Interrupted reports whether a move that is not complete left a capture, and no longer runs.
@@ -145,7 +148,7 @@ func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	if now, err := e.State(ctx); err != nil || now.Move.Phase == store.Moved {
 		return false, err
 	}
-	bodies, err := collect(ctx, e.pool, pgx.RowTo[string],
+	bodies, err := collect(ctx, e.db, pgx.RowTo[string],
 		"SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
 			"WHERE tgrelid = 'plants'::regclass::oid AND tgname = '"+captureName+"'")
 	enabled := func(body string) bool { return strings.TrimSpace(body) != noOpBody }

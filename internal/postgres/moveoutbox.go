@@ -10,7 +10,7 @@ import (
 
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
-	rows, err := collect(ctx, e.pool, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
+	rows, err := collect(ctx, e.db, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
 		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
 			(*nullText)(&o.Reason))
 		return o, err

@@ -59,7 +59,7 @@ func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error
 	if !ok {
 		var err error
 		events, err = e.webhooks.read(func() (now bool, err error) {
-			err = c.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&now)
+			err = single{e, c}.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&now)
 			return now, err
 		})
 		if err != nil {
@@ -96,7 +96,7 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 	const createsWaitMax, pause = 5 * time.Second, 10 * time.Millisecond
 	var before []string // transactions of the first read that still run
 	for started, first := time.Now(), true; ; first = false {
-		now, err := collect(ctx, e.pool, pgx.RowTo[string], createsSQL)
+		now, err := collect(ctx, e.db, pgx.RowTo[string], createsSQL)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (e *Engine) TakeDeliveries(
 // move waits for such transactions, and they do not wait for each other. now is the time
 // of the database, which all servers share.
 func (e *Engine) changeOutbox(ctx context.Context, change func(s statements, now time.Time) error) error {
-	return classify(pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+	return classify(e.inTransaction(ctx, e.pool, func(tx pgx.Tx) error {
 		var move string
 		var now time.Time
 		if err := tx.QueryRow(ctx, "SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE").
@@ -227,7 +227,7 @@ func (s statements) FanOut(events int, now time.Time) (int64, error) {
 
 // OutboxTotals implements webhook.Outbox.
 func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error) {
-	rows, _ := e.pool.Query(ctx, `SELECT id, active,
+	rows, _ := e.db.Query(ctx, `SELECT id, active,
 		(SELECT pg_catalog.count(plant) FROM plantstore_outbox),
 		(SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1),
 		pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at)

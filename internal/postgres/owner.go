@@ -20,43 +20,59 @@ import (
 // storesSQL reads the schemas that contain a store.
 const storesSQL = "SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'"
 
-// setSearchPath sets the search_path of a connection to the schema of the tables. The
-// engine's first connection finds this schema, and later connections use the same
-// one: otherwise, a role that may create tables in an earlier schema of the path could
-// replace ours at any time. PostgreSQL itself searches pg_catalog before the path.
+// setSearchPath sets the search_path of a session to the schema of the tables, and the isolation of single statements.
+// The engine's first connection finds this schema, and later connections use the same one: otherwise, a role that may
+// create tables in an earlier schema of the path could replace ours at any time. PostgreSQL itself searches pg_catalog
+// before the path.
 func (e *Engine) setSearchPath(ctx context.Context, c *pgx.Conn) error {
-	e.namespaceMu.Lock()
-	defer e.namespaceMu.Unlock()
-	if e.namespace == "" {
-		var err error
-		if e.namespace, err = findSchema(ctx, c); err != nil {
-			return err
-		}
+	path, err := e.searchPath(ctx, c)
+	if err != nil {
+		return err
 	}
-	_, err := c.Exec(ctx, "SET search_path = "+pgx.Identifier{e.namespace}.Sanitize()+", pg_temp")
+	_, err = c.Exec(ctx, "SET search_path = "+path+"; SET default_transaction_isolation = 'read committed'")
 	return err
 }
 
+func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
+	e.namespaceMu.Lock()
+	defer e.namespaceMu.Unlock()
+	if e.namespace == "" {
+		schema, err := findSchema(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		e.namespace = schema
+	}
+	path := pgx.Identifier{e.namespace}.Sanitize() + ", pg_temp"
+	e.transactionSQL = transactionSQL(path, c.Config().DefaultQueryExecMode)
+	return path, nil
+}
+
 // findSchema returns the first schema of the search_path that has a store, or else the schema in
-// which CREATE TABLE would create tables. It sets a path without schemas of other roles.
-func findSchema(ctx context.Context, c *pgx.Conn) (string, error) {
-	var path []string
-	err := c.QueryRow(ctx, "SELECT pg_catalog.current_schemas(FALSE)::text[]").Scan(&path)
-	if err != nil {
-		return "", err
-	}
-	if len(path) == 0 {
-		return "", errors.New("no schema of the search_path exists, or its use is not granted: " +
-			"create one, or set search_path in the URL")
-	}
-	if _, err := c.Exec(ctx, "SET search_path = pg_catalog, pg_temp"); err != nil {
-		return "", err
-	}
-	stores, err := collect(ctx, c, pgx.RowTo[string], storesSQL)
-	if i := slices.IndexFunc(path, func(schema string) bool { return slices.Contains(stores, schema) }); i >= 0 {
-		return path[i], err
-	}
-	return path[0], err
+// which CREATE TABLE would create tables. The default of the session is its search_path: behind a pooler, the current
+// one may be another client's. It searches for stores with a path without schemas of other roles.
+func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
+	options := pgx.TxOptions{BeginQuery: beginSQL + "SET LOCAL search_path = DEFAULT"}
+	err = pgx.BeginTxFunc(ctx, c, options, func(tx pgx.Tx) error {
+		var path []string
+		if err := tx.QueryRow(ctx, "SELECT pg_catalog.current_schemas(FALSE)::text[]").Scan(&path); err != nil {
+			return err
+		}
+		if len(path) == 0 {
+			return errors.New("no schema of the search_path exists, or its use is not granted: " +
+				"create one, or set search_path in the URL")
+		}
+		if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog, pg_temp"); err != nil {
+			return err
+		}
+		stores, err := collect(ctx, tx, pgx.RowTo[string], storesSQL)
+		schema = path[0]
+		if i := slices.IndexFunc(path, func(s string) bool { return slices.Contains(stores, s) }); i >= 0 {
+			schema = path[i]
+		}
+		return err
+	})
+	return schema, err
 }
 
 // qualified returns the quoted name of an object in the schema of the tables. The
@@ -117,7 +133,7 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 // store the same plant twice. The statement creates no plant. PostgreSQL plans it before it checks rights and runs
 // triggers, so other errors are ignored.
 func (e *Engine) checkPrimaryKey(ctx context.Context) error {
-	_, err := e.pool.Exec(ctx, insertPlantsSQL, []int64{}, []string{}, []*string{}, []time.Time{}, []int64{})
+	_, err := e.db.Exec(ctx, insertPlantsSQL, []int64{}, []string{}, []*string{}, []time.Time{}, []int64{})
 	if hasCode(err, codeNoConflictTarget) {
 		return fmt.Errorf("%s has no primary key, as after a restore that failed: restore it again, "+
 			"or run ALTER TABLE plants ADD PRIMARY KEY (id): %w", e.qualified("plants"), err)
@@ -131,7 +147,7 @@ func (e *Engine) checkPrimaryKey(ctx context.Context) error {
 // ignored: they do not show a missing right.
 func (e *Engine) checkReplayRight(ctx context.Context) error {
 	const anyID = int64(0) // PostgreSQL also checks the right if no row has the id
-	_, err := e.pool.Exec(ctx, existingSQL, anyID)
+	_, err := e.db.Exec(ctx, existingSQL, anyID)
 	if hasCode(err, codeInsufficientPrivilege) {
 		return fmt.Errorf("the role may not lock rows of %s, as each replay does: "+
 			"as the owner, GRANT UPDATE (created_by) ON plants to it: %w", e.qualified("plants"), err)

@@ -19,7 +19,7 @@ const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at,
 
 // Get implements admin.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
-	r, err := record(e.pool.QueryRow(ctx, recordSQL+"WHERE plants.id = $1", id))
+	r, err := record(e.db.QueryRow(ctx, recordSQL+"WHERE plants.id = $1", id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}
@@ -32,7 +32,7 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 	if tag, ok := q.Tag.Get(); ok {
 		sql, args = "WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2", append(args, tag)
 	}
-	rows, _ := e.pool.Query(ctx, recordSQL+sql, args...) // collectWithin returns the error
+	rows, _ := e.db.Query(ctx, recordSQL+sql, args...) // collectWithin returns the error
 	return collectWithin(rows, store.PlantsBytes, record)
 }
 
@@ -59,7 +59,7 @@ const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORD
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
-	result, err := e.pool.Query(ctx, scanSQL, from, rows)
+	result, err := e.db.Query(ctx, scanSQL, from, rows)
 	if err != nil {
 		return from, false, classify(err)
 	}
@@ -118,7 +118,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	var move string
 	_, err = e.webhooks.read(func() (events bool, err error) {
 		const sql = "SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore"
-		err = e.pool.QueryRow(ctx, sql).Scan(&now.TokenChanges, &move, &events)
+		err = e.db.QueryRow(ctx, sql).Scan(&now.TokenChanges, &move, &events)
 		return events, err
 	})
 	now.Move, now.Plants = store.ParseMoveState(move), e.estimated.Load()

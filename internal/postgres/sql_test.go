@@ -50,7 +50,6 @@ func TestSQL(t *testing.T) {
 	r.grant(t)
 	r.acme(t)
 	r.citus(t)
-	r.asynchronous(t)
 	r.requireStandby(t)
 	serving, moving := r.statements(t)
 	if t.Failed() {
@@ -199,15 +198,6 @@ func (r *recorder) acme(t *testing.T) {
 	err = errors.Join(
 		storage.Save(t.Context(), "key", []byte("value")), storage.Delete(t.Context(), "key"), e.Close())
 	if err != nil {
-		t.Error(err)
-	}
-}
-
-// asynchronous opens a store in a database whose synchronous_commit is off.
-func (r *recorder) asynchronous(t *testing.T) {
-	at := r.database(t)
-	execute(t, at, "ALTER DATABASE "+nameOf(t, at)+" SET synchronous_commit = off")
-	if err := place(at).Open(t).Close(); err != nil {
 		t.Error(err)
 	}
 }

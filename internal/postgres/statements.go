@@ -41,7 +41,7 @@ func (e *Engine) changes() store.Changes {
 	return store.Changes{
 		Events: make(chan struct{}, 1),
 		Read: func(ctx context.Context, do func(store.Reader) error) error {
-			return classify(do(statements{e, ctx, e.pool}))
+			return classify(do(statements{e, ctx, e.db}))
 		},
 		Write: func(ctx context.Context, change func(store.Tx) error) error {
 			return e.transact(ctx, func(tx pgx.Tx) error { return change(statements{e, ctx, tx}) })

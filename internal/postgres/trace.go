@@ -53,8 +53,9 @@ func (tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryEn
 }
 
 // TraceBatchStart implements pgx.BatchTracer.
-func (tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return startStatement(ctx, "BATCH")
+func (tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	queries := d.Batch.QueuedQueries // the last one is what the batch is for
+	return startStatement(ctx, keyword(queries[len(queries)-1].SQL))
 }
 
 // TraceBatchQuery implements pgx.BatchTracer.

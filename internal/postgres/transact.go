@@ -23,7 +23,7 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 	}
 	defer conn.Release()
 	committing := false // an error is the error of the COMMIT
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = e.inTransaction(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
 			return err
 		}
@@ -95,23 +95,6 @@ func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) 
 			return errors.Join(ctx.Err(), err)
 		}
 	}
-}
-
-// commitDurably makes the server answer a COMMIT of this connection only when the
-// transaction is on stable storage, and on a synchronous standby if there is one.
-// The default of the database may be weaker
-// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
-func commitDurably(ctx context.Context, c *pgx.Conn) error {
-	var level string
-	if err := c.QueryRow(ctx, "SHOW synchronous_commit").Scan(&level); err != nil {
-		return err
-	}
-	_ = warning(c) // of the connection's start, an old collation for example: it is about no transaction
-	if level == "on" || level == "remote_apply" {
-		return nil
-	}
-	_, err := c.Exec(ctx, "SET synchronous_commit = 'on'")
-	return err
 }
 
 // warningKey is the key of the last warning in a connection's custom data.

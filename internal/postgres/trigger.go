@@ -103,7 +103,9 @@ func (e *Engine) enable(ctx context.Context, tx pgx.Tx, g trigger) error {
 	if err := g.replace(ctx, tx, g.body); err != nil || slices.Contains(existing, g) {
 		return err
 	}
-	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.definition+" EXECUTE FUNCTION "+g.function+"()")
+	// ALWAYS, because a role's default of session_replication_role may turn off other triggers.
+	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.definition+" EXECUTE FUNCTION "+g.function+"(); "+
+		"ALTER TABLE plants ENABLE ALWAYS TRIGGER "+g.name)
 	return err
 }
 

@@ -2,7 +2,7 @@
 . ./runbook.sh
 . ./postgresql.sh
 runuser -u postgres -- createuser plantstore
-runuser -u postgres -- createdb --owner plantstore plants
+runuser -u postgres -- createdb --owner plantstore --encoding UTF8 --locale C --template template0 plants
 sed -i "s|^db: .*|db: 'postgres:///plants?host=/run/postgresql\&sslmode=disable'|" /etc/plantstore/plantstore.yaml
 restart < /dev/null
 runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d --config /etc/plantstore/plantstore.yaml \
