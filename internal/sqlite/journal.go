@@ -112,15 +112,23 @@ const beforeJournal = "SELECT coalesce(min(number), 1) - 1 FROM plantstore_journ
 
 // trimJournal removes commits that a copy has, only some at a time, so that the current transaction stays short.
 func (e *Engine) trimJournal() error {
-	const most = 64
+	const most, bytesMost = 64, 4 << 20
 	r := &e.recorder
 	to := min(r.trimTo.Load(), r.trimmed+most)
 	if to <= r.trimmed {
 		return nil
 	}
-	bytes, err := e.writer.QueryInt("SELECT total(length(changes)) FROM plantstore_journal WHERE number <= ?", to)
-	if err != nil {
-		return err
+	bytes := int64(0)
+	const sql = "SELECT number, length(changes) FROM plantstore_journal WHERE number <= ? ORDER BY number"
+	for s, err := range e.writer.Rows(sql, to) {
+		if err != nil {
+			return err
+		}
+		if bytes >= bytesMost {
+			to = s.Int64(0) - 1
+			break
+		}
+		bytes += s.Int64(1)
 	}
 	r.trimmed = to
 	e.current.journal -= bytes
@@ -153,7 +161,7 @@ func (e *Engine) StopJournal(ctx context.Context) error {
 	if err != nil || history == 0 {
 		return err
 	}
-	return e.write(ctx, func() error {
+	return e.run(ctx, func() error { // not write: in a session SQLite would remove row by row
 		e.current.recorded, e.current.history, e.current.journal = false, journal.History{}, 0
 		return e.writer.Exec("DELETE FROM plantstore_journal; UPDATE state SET history = NULL;")
 	})

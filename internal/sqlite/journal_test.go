@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store/storetest"
 )
 
@@ -76,6 +77,45 @@ func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
 	must(t, err)
 	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
 		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
+	}
+}
+
+// TestLargeJournal shows that a create removes only some large commits that a copy has, and that the end of a journal
+// with many commits writes few pages.
+func TestLargeJournal(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+	const fill = "WITH RECURSIVE ids (id) AS (VALUES (1) UNION ALL SELECT id + 1 FROM ids WHERE id < %d) " +
+		"INSERT INTO plantstore_journal SELECT commits + id, 0, zeroblob(%d), zeroblob(32) FROM state, ids; " +
+		"UPDATE state SET commits = commits + %[1]d, journal_bytes = journal_bytes + %[1]d * %[2]d, history = randomblob(32)"
+	sqlitetest.Exec(t, path, fmt.Sprintf(fill, 10, 3<<20))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
+	commits, _, err := e.StartJournal(t.Context())
+	must(t, err)
+	e.TrimJournal(commits)
+	for _, want := range []int{9, 8, 7, 6, 5} { // with the new commit
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(int64(want), 1)))
+		left := 0
+		must(t, e.JournalEnds(t.Context(), func(int64, journal.History) bool {
+			left++
+			return true
+		}))
+		if left != want {
+			t.Errorf("%d commits, want %d", left, want)
+		}
+	}
+	must(t, e.Close())
+
+	const many, bytesEach = 20_000, 1000
+	sqlitetest.Exec(t, path, fmt.Sprintf(fill, many, bytesEach))
+	e = sqlitetest.Open(t, sqlite.Config{Path: path})
+	defer e.Close()
+	must(t, e.StopJournal(t.Context()))
+	wal, err := os.Stat(path + "-wal")
+	must(t, err)
+	if wal.Size() > many*bytesEach/10 {
+		t.Errorf("the WAL has %d bytes after the end of the journal", wal.Size())
 	}
 }
 
