@@ -55,6 +55,54 @@ func TestWaitEndsWithContext(t *testing.T) {
 	}
 }
 
+// A change of dead letters does not wait for a count of the outbox, whose result the next list does not use.
+func TestDeadLettersDuringCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := counting{started: make(chan struct{}), end: make(chan struct{})}
+		service, err := admin.New(admin.Config{Engine: engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		list := func() {
+			if _, err := service.Webhooks(t.Context(), admin.ListQuery{Limit: 1}); err != nil {
+				t.Error(err)
+			}
+		}
+		go list()
+		<-engine.started
+		if _, err := service.DropDead(t.Context(), store.DeadSelector{}, audit.Origin{}); err != nil {
+			t.Error(err)
+		}
+		engine.end <- struct{}{}
+		go list()
+		<-engine.started // else a deadlock
+		engine.end <- struct{}{}
+		synctest.Wait()
+		list()
+	})
+}
+
+// counting is an engine that counts the outbox until end receives a value.
+type counting struct {
+	storetest.Engine
+
+	started, end chan struct{}
+}
+
+func (counting) Webhooks(context.Context) ([]store.Webhook, error) { return nil, nil }
+
+func (c counting) OutboxTotals(context.Context) (map[int64]store.OutboxTotals, error) {
+	c.started <- struct{}{}
+	<-c.end
+	return nil, nil
+}
+
+func (counting) DropDead(context.Context, store.DeadSelector, audit.Origin) (int64, error) {
+	return 1, nil
+}
+
 // stuck is an engine whose long reads take until their context ends.
 type stuck struct{ storetest.Engine }
 

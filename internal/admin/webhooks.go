@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/audit"
@@ -77,10 +78,13 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 // outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
 // wait for a running count use its result.
 type outboxTotals struct {
-	slot   chan struct{} // full while a goroutine uses the fields below
-	totals map[int64]store.OutboxTotals
-	at     time.Time // start of the count; the zero value: no count is valid
-	took   time.Duration
+	changes atomic.Int64 // of dead letters by the operator
+
+	slot    chan struct{} // full while a goroutine uses the fields below
+	totals  map[int64]store.OutboxTotals
+	at      time.Time // start of the count
+	took    time.Duration
+	counted int64 // the number of changes before the count
 }
 
 // outboxTotals returns the totals, and the time of their count.
@@ -96,7 +100,8 @@ func (s *Service) outboxTotals(ctx context.Context) (map[int64]store.OutboxTotal
 	case <-ctx.Done():
 		return nil, time.Time{}, s.unreadable(ctx.Err())
 	}
-	if time.Since(o.at) < max(ageMax, share*o.took) {
+	changes := o.changes.Load()
+	if changes == o.counted && time.Since(o.at) < max(ageMax, share*o.took) {
 		return o.totals, o.at, nil
 	}
 	start := time.Now()
@@ -104,15 +109,8 @@ func (s *Service) outboxTotals(ctx context.Context) (map[int64]store.OutboxTotal
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	o.totals, o.at, o.took = totals, start, time.Since(start)
+	o.totals, o.at, o.took, o.counted = totals, start, time.Since(start), changes
 	return o.totals, o.at, nil
-}
-
-// expire makes the next request count again, after a change of the outbox.
-func (o *outboxTotals) expire() {
-	o.slot <- struct{}{}
-	o.at = time.Time{}
-	<-o.slot
 }
 
 // DeadLetterPage is a page of dead letters, in the order of webhook and plant.
@@ -186,7 +184,7 @@ func (s *Service) changeDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 	do func(context.Context, store.DeadSelector, audit.Origin) (int64, error),
 ) (DeadLettersChanged, error) {
-	defer s.totals.expire()
+	defer s.totals.changes.Add(1) // so the next request counts again
 	n, err := change(ctx, s, func(ctx context.Context) (int64, error) { return do(ctx, selector, by) })
 	return DeadLettersChanged{DeadLetters: n, More: n == store.DeadBatch}, err
 }
