@@ -32,6 +32,7 @@ func webhookSecretFile(t *testing.T) string {
 type eventReceiver struct {
 	*httptest.Server
 	refuses atomic.Bool // with status 418
+	refused atomic.Int32
 	got     chan event
 }
 
@@ -43,6 +44,7 @@ func newEventReceiver(t *testing.T, secrets map[string]string) *eventReceiver {
 	receiver := &eventReceiver{got: make(chan event, 100)}
 	receiver.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if receiver.refuses.Load() {
+			receiver.refused.Add(1)
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}
@@ -114,13 +116,29 @@ func TestWebhooks(t *testing.T) {
 	importPlants(t, db, `{"id":-11,"name":"Ash"}`)
 	importPlants(t, db, `{"id":12,"name":"Yew"}`)
 	testDeadLetterCommands(t, c, s.testServer, receiver, db)
+	s.reload(t, text("/b", "another query"), "webhook-give-up", true)
+	receiver.refuses.Store(true)
+	before := receiver.refused.Load()
+	importPlants(t, db, `{"id":13,"name":"Fig"}`)
+	attempted := func() bool { return receiver.refused.Load() > before }
+	if err := poll("an attempt", attempted); err != nil {
+		t.Fatal(err)
+	}
 	s.reload(t, "", "webhook-url", true)
-	importPlants(t, db, `{"id":13,"name":"Box"}`)
+	importPlants(t, db, `{"id":14,"name":"Box"}`)
+	var list string
+	ended := func() bool {
+		list = plantstore(t, "webhook", "list", "--db", db)
+		return strings.Contains(list, "the address was removed from the settings")
+	}
+	if err := poll("the end of the delivery", ended); err != nil {
+		t.Errorf("%v: %s", err, list)
+	}
 	s.stop(t)
 	c["the first secret"], c["the second secret"] = keys["first"], keys["second"]
 	c.mustBeAbsent(t, "the log", []byte(s.stdout.String()+s.stderr.String()))
 	c.mustBeAbsent(t, "the audit log", []byte(plantstore(t, "audit", "list", "--json", "--db", db)))
-	if list := plantstore(t, "webhook", "list", "--db", db); strings.Count(list, "\n") != 1 || len(receiver.got) != 0 {
+	if strings.Count(list, "\n") != 2 || len(receiver.got) != 0 {
 		t.Errorf("without webhooks: %d deliveries, dead letters %s", len(receiver.got), list)
 	}
 }

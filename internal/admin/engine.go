@@ -68,8 +68,9 @@ type Engine interface {
 	// move fills the store.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
 
-	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it. It returns 0 if they
-	// are removed already. The error wraps store.ErrAuditFault if the log has no such entry.
+	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it, in one transaction:
+	// the caller limits them to store.ChangeMax. It returns 0 if they are removed already. The error wraps
+	// store.ErrAuditFault if the log has no such entry.
 	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
 
 	// Webhooks is as in webhook.Outbox.
@@ -81,7 +82,7 @@ type Engine interface {
 	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.
 	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
 
-	// RetryDead makes selected dead letters of active webhooks due at once, as new deliveries: at most store.DeadBatch. It
+	// RetryDead makes selected dead letters of active webhooks due at once, as new deliveries: at most store.ChangeMax. It
 	// returns their number, and appends an entry to the audit log unless that is 0. It returns store.ErrReadOnly while a
 	// move makes the store read-only.
 	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)

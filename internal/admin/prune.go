@@ -15,13 +15,12 @@ import (
 func PruneAudit(
 	ctx context.Context, engine Engine, before time.Time, by audit.Origin,
 ) (removed int64, err error) {
-	const batchMax = 1000
 	for {
 		ends, err := engine.AuditEnds(ctx)
 		if err != nil {
 			return removed, err
 		}
-		rows, err := engine.AuditRows(ctx, ends.Anchor.Sequence, batchMax)
+		rows, err := engine.AuditRows(ctx, ends.Anchor.Sequence, store.ChangeMax)
 		if err != nil {
 			return removed, err
 		}
@@ -36,15 +35,17 @@ func PruneAudit(
 		}
 		more, err := engine.PruneAudit(ctx, rows[n-1].Link(), by)
 		removed += more
-		if err != nil || n < batchMax {
+		if err != nil {
 			return removed, err
 		}
 	}
 }
 
-// olderRows returns the number of rows before the first one that is not before a time. The rows follow an entry. It
-// returns an error for a damaged row, because verify could not detect the damage after the row is removed.
+// olderRows returns the number of rows before the first one that is not before a time, and fewer if their texts exceed
+// store.PlantsBytes. The rows follow an entry. It returns an error for a damaged row, because verify could not detect the
+// damage after the row is removed.
 func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err error) {
+	bytes := 0
 	for _, row := range rows {
 		if err := row.Follows(last); err != nil {
 			return 0, fmt.Errorf("%w: %w", store.ErrAuditFault, err)
@@ -54,7 +55,7 @@ func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err 
 		if err != nil {
 			return 0, err
 		}
-		if !e.Time.Before(before) {
+		if bytes += len(row.Text); !e.Time.Before(before) || n > 0 && bytes > store.PlantsBytes {
 			break
 		}
 		n++
@@ -66,11 +67,10 @@ func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err 
 func PruneSubjects(
 	ctx context.Context, engine Engine, unused time.Duration, by audit.Origin,
 ) (removed int, err error) {
-	const batchMax = 1000 // so that commits of plants wait only shortly
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for {
 		some, err := engine.PruneSubjects(ctx, store.SubjectPrune{
-			UnusedSince: now.Add(-unused), At: now, Limit: batchMax,
+			UnusedSince: now.Add(-unused), At: now, Limit: store.ChangeMax,
 		}, by)
 		if errors.Is(err, store.ErrNotFound) {
 			return removed, nil

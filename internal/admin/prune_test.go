@@ -3,6 +3,8 @@ package admin
 import (
 	"errors"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,23 @@ func TestPruneDamagedAudit(t *testing.T) {
 	rows[1] = rows[2]
 	if n, err := olderRows(audit.Link{}, rows[:2], before); n != 0 || !errors.Is(err, store.ErrAuditFault) {
 		t.Errorf("a log without entry 2: %d, %v", n, err)
+	}
+}
+
+// TestPruneLargeAudit shows that a batch has fewer entries if they are large.
+func TestPruneLargeAudit(t *testing.T) {
+	t.Parallel()
+	large := audit.Event{Action: "x"}
+	for i := range 250 {
+		large.Details = append(large.Details, audit.Detail{Key: "k" + strconv.Itoa(i), Value: strings.Repeat("x", 1000)})
+	}
+	var rows []audit.Row
+	for last := (audit.Link{}); len(rows) < 50; last = rows[len(rows)-1].Link() {
+		rows = append(rows, audit.Seal(last, large))
+	}
+	want := store.PlantsBytes / len(rows[0].Text)
+	if n, err := olderRows(audit.Link{}, rows, time.Now()); n != want || err != nil {
+		t.Errorf("of %d entries of %d bytes: %d, %v; want %d", len(rows), len(rows[0].Text), n, err, want)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Service) Deliveries() map[int64]webhook.Status {
 	return s.config.Deliveries()
 }
 
-// Webhooks returns a page of the active webhooks, and of removed ones with dead letters.
+// Webhooks returns a page of the active webhooks, and of removed ones that still have events or dead letters.
 func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error) {
 	page := WebhookPage{Webhooks: []Webhook{}}
 	from, err := parseIDCursor(q.Cursor)
@@ -57,7 +57,7 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 	deliveries := s.Deliveries()
 	for _, w := range all {
 		t := totals[w.ID]
-		if w.ID < from || !w.Active && t.Dead == 0 {
+		if w.ID < from || !w.Active && t.Pending+t.Dead == 0 {
 			continue
 		}
 		one := Webhook{
@@ -162,7 +162,7 @@ func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage,
 
 // DeadLettersChanged is the result of a change of dead letters.
 type DeadLettersChanged struct {
-	DeadLetters int64 `json:"dead_letters"` // that were changed; at most store.DeadBatch
+	DeadLetters int64 `json:"dead_letters"` // that were changed; at most store.ChangeMax
 	More        bool  `json:"more"`         // there may be further ones; repeat the change
 }
 
@@ -186,5 +186,5 @@ func (s *Service) changeDead(
 ) (DeadLettersChanged, error) {
 	defer s.totals.changes.Add(1) // so the next request counts again
 	n, err := change(ctx, s, func(ctx context.Context) (int64, error) { return do(ctx, selector, by) })
-	return DeadLettersChanged{DeadLetters: n, More: n == store.DeadBatch}, err
+	return DeadLettersChanged{DeadLetters: n, More: n == store.ChangeMax}, err
 }

@@ -156,15 +156,15 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// TestManyDeadLetters changes at most store.DeadBatch dead letters in a request.
+// TestManyDeadLetters changes at most store.ChangeMax dead letters in a request.
 func TestManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{})
 	var ids []int64
-	for id := range int64(store.DeadBatch + 1) {
+	for id := range int64(store.ChangeMax + 1) {
 		ids = append(ids, id)
 	}
 	kill(t, h.engine, []string{"https://a.example"}, ids...)
-	check(t, "first", h.post("/webhooks/dead-letters/drop", `{"all":true}`), changed(store.DeadBatch, true))
+	check(t, "first", h.post("/webhooks/dead-letters/drop", `{"all":true}`), changed(store.ChangeMax, true))
 	check(t, "second", h.post("/webhooks/dead-letters/drop", `{"all":true}`), changed(1, false))
 }

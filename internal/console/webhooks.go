@@ -72,7 +72,7 @@ func changeDead(
 		if err != nil {
 			return err
 		}
-		const callsMax = 20 // each one is a transaction of at most store.DeadBatch dead letters
+		const callsMax = 100 // each one is a transaction of at most store.ChangeMax dead letters
 		changed := int64(0)
 		for more, calls := true, 0; more && calls < callsMax; calls++ {
 			result, err := change(r.Context(), selector, form.by)

@@ -17,7 +17,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		err := s.q.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)", x.PendingBefore).
 			Scan(&old)
 		if err == nil && old {
-			_, err = s.FanOut(store.DeadBatch, now)
+			_, err = store.FanOutOld(s, now)
 		}
 		if err != nil {
 			return err
@@ -26,16 +26,19 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 			reason = pg_catalog.concat($2::text, CASE WHEN reason IS NOT NULL THEN $5::text END, reason)
 			WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
 				WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)`,
-			now, x.Reason, x.PendingBefore, store.DeadBatch, store.LastAttempt)
+			now, x.Reason, x.PendingBefore, store.ChangeMax, store.LastAttempt)
 		if err != nil {
 			return err
 		}
 		expired.Removed, err = s.exec(`DELETE FROM plantstore_deliveries
 			WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
-				WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, x.DeadBefore, store.DeadBatch)
+				WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, x.DeadBefore, store.ChangeMax)
 		return err
 	})
-	return expired, err
+	if err != nil {
+		return store.Expired{}, err
+	}
+	return expired, nil
 }
 
 // DeadLetters implements admin.Engine.
@@ -50,21 +53,25 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 	return all, classify(err)
 }
 
-// deadSQL selects the dead letters of a webhook, 0 for every one, and of a plant, NULL for
-// every one. A condition and the limit follow.
-const deadSQL = `(webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
-	WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant)`
+// EndDeliveries implements store.Tx.
+func (s statements) EndDeliveries(webhook int64, most int) (int64, error) {
+	return s.exec(`UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $3
+		WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries
+			WHERE webhook = $1 AND due_at IS NOT NULL ORDER BY due_at LIMIT $2)`, webhook, most, store.ReasonRemoved)
+}
+
+// deadSQL selects dead letters of a webhook, of one plant or, for NULL, of every one.
+const deadSQL = `webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries
+	WHERE webhook = $1 AND due_at IS NULL AND plant = coalesce($2, plant) ORDER BY due_at LIMIT $3)`
 
 // RetryDead implements store.Tx.
-func (s statements) RetryDead(selector store.DeadSelector) (int64, error) {
+func (s statements) RetryDead(webhook int64, plant *int64, most int) (int64, error) {
 	return s.exec(`UPDATE plantstore_deliveries
 		SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL
-		WHERE `+deadSQL+" AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)",
-		selector.Webhook, selector.Plant, store.DeadBatch)
+		WHERE `+deadSQL, webhook, plant, most)
 }
 
 // DropDead implements store.Tx.
-func (s statements) DropDead(selector store.DeadSelector) (int64, error) {
-	return s.exec("DELETE FROM plantstore_deliveries WHERE "+deadSQL+" LIMIT $3)",
-		selector.Webhook, selector.Plant, store.DeadBatch)
+func (s statements) DropDead(webhook int64, plant *int64, most int) (int64, error) {
+	return s.exec("DELETE FROM plantstore_deliveries WHERE "+deadSQL, webhook, plant, most)
 }

@@ -137,11 +137,6 @@ func (s statements) ChangeWebhooks(added, removed []string) error {
 		if _, err := s.exec("UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1", url); err != nil {
 			return err
 		}
-		if _, err := s.exec("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 "+
-			"WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)",
-			url, store.ReasonRemoved); err != nil {
-			return err
-		}
 	}
 	_, err := s.exec(setWebhooksSQL)
 	return err
@@ -198,7 +193,8 @@ func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Deliver
 		err = r.Scan(&d.Plant.ID, &d.Since, &d.Attempts)
 		return d, err
 	}, "SELECT plant, since, attempts FROM plantstore_deliveries "+
-		"WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, now, most)
+		"WHERE webhook = $1 AND due_at <= $2 AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = $1 AND active) "+
+		"ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, now, most)
 }
 
 // PlantsByID implements store.Reader.

@@ -85,9 +85,9 @@ func (s statements) DeleteExpired(t auth.Token) error {
 	if err != nil || !allowed {
 		return err
 	}
-	_, err = s.exec(`DELETE FROM tokens
-		WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id`,
-		string(auth.KindJWT), t.CreatedAt, t.Hash[:])
+	_, err = s.exec(`DELETE FROM tokens WHERE id IN (SELECT id FROM tokens
+		WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id LIMIT $4)`,
+		string(auth.KindJWT), t.CreatedAt, t.Hash[:], store.ChangeMax)
 	return err
 }
 

@@ -23,7 +23,9 @@ type eventSender struct {
 	log       *slog.Logger
 	metrics   *prometheus.Registry
 
-	closing sync.WaitGroup // senders that a reload has replaced
+	changed chan struct{}      // holds a value after a reload has changed the webhooks
+	cancel  context.CancelFunc // ends endRemoved
+	closing sync.WaitGroup     // endRemoved, and senders that a reload has replaced
 
 	current        atomic.Pointer[webhook.Sender] // nil: the settings have no webhooks
 	currentMetrics *prometheus.Registry           // of current
@@ -33,9 +35,15 @@ type eventSender struct {
 func (v *instance) openWebhooks(ctx context.Context) error {
 	e := &eventSender{
 		outbox: v.engine, by: v.By, userAgent: "plantstore/" + v.Version, log: v.log, metrics: v.metrics,
+		changed: make(chan struct{}, 1),
 	}
 	v.events = e
-	v.onStart(func(context.Context) { e.start() })
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.cancel = cancel
+	v.onStart(func(context.Context) {
+		e.start()
+		e.closing.Go(func() { e.endRemoved(ending) })
+	})
 	v.onRetire(e.retire)
 	v.onClose(e.close)
 	return e.use(ctx, &v.Settings.Webhook)
@@ -91,7 +99,25 @@ func (e *eventSender) reload(ctx context.Context, old, next *config.Settings) er
 		return err
 	}
 	e.start()
+	select {
+	case e.changed <- struct{}{}:
+	default: // endRemoved has not received the last signal yet
+	}
 	return nil
+}
+
+// endRemoved ends the deliveries to removed webhooks at the start, after each change, and every minute: an attempt may
+// have failed, or another server may have ended before its last one.
+func (e *eventSender) endRemoved(ctx context.Context) {
+	for {
+		webhook.EndRemoved(ctx, e.outbox, e.log)
+		select {
+		case <-e.changed:
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // status returns the state of the deliveries by id of the webhook.
@@ -103,14 +129,16 @@ func (e *eventSender) start() {
 	}
 }
 
-// retire ends the claims; close waits for the running attempts.
+// retire ends the claims and endRemoved; close waits for the running attempts.
 func (e *eventSender) retire() {
+	e.cancel()
 	if s := e.current.Load(); s != nil {
 		s.Retire()
 	}
 }
 
 func (e *eventSender) close() {
+	e.cancel()
 	if s := e.current.Load(); s != nil {
 		s.Close()
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"plantstore/internal/sqlite/sqlite3"
@@ -12,49 +13,40 @@ import (
 // ExpireDeliveries implements webhook.Outbox.
 func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired store.Expired, err error) {
 	const (
-		oldestSQL = "SELECT count(*) FROM plants WHERE created_at < ?1 " +
-			"AND id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)"
 		pendingSQL = "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= ?2 AND since < ?1 LIMIT ?3"
 		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?2"
 	)
+	const changes = 10 // of each kind: the reads below scan all deliveries
 	now := time.Now()
-	var old int64
-	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
-		old, err = c.QueryInt(oldestSQL, x.PendingBefore)
-		return err
-	})
-	if err == nil && old > 0 {
-		err = e.change(ctx, func() error {
-			_, err := e.tx().FanOut(store.DeadBatch, now)
-			return err
-		})
-	}
-	if err != nil {
-		return expired, err
+	for range changes {
+		fanned, err := e.fanOutOld(ctx, x.PendingBefore, now)
+		if err != nil {
+			return expired, err
+		}
+		if fanned == 0 {
+			break
+		}
 	}
 	var pending, dead []deliveryKey
 	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
-		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
+		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now, changes*store.ChangeMax); err != nil {
 			return err
 		}
-		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, store.DeadBatch)
+		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, changes*store.ChangeMax)
 		return err
 	})
-	if err != nil || len(pending)+len(dead) == 0 {
+	if err != nil {
 		return expired, err
 	}
-	err = e.change(ctx, func() error {
-		// Since the read, another server may have claimed a delivery.
-		expired.Dead, err = e.changeDeliveries(pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
-			"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
-			now, x.Reason, store.LastAttempt)
-		if err != nil {
-			return err
-		}
-		expired.Removed, err = e.changeDeliveries(dead, "DELETE FROM plantstore_deliveries "+
-			"WHERE webhook = ?1 AND plant = ?2 AND due_at IS NULL")
-		return err
-	})
+	// Since the read, another server may have claimed a delivery.
+	expired.Dead, err = e.changeDeliveries(ctx, pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
+		"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
+		now, x.Reason, store.LastAttempt)
+	if err != nil {
+		return expired, err
+	}
+	expired.Removed, err = e.changeDeliveries(ctx, dead, "DELETE FROM plantstore_deliveries "+
+		"WHERE webhook = ?1 AND plant = ?2 AND due_at IS NULL")
 	return expired, err
 }
 
@@ -67,13 +59,41 @@ func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) ([]deliveryKey, er
 	})
 }
 
-// changeDeliveries runs a statement for each key, and returns the number of changed rows.
-func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (changed int64, err error) {
-	for _, key := range keys {
-		if err := e.writer.Run(sql, append([]any{key.webhook, key.plant}, args...)...); err != nil {
+// fanOutOld fans out some events if the oldest one is from before a time, and returns the number of events.
+func (e *Engine) fanOutOld(ctx context.Context, before, now time.Time) (events int64, err error) {
+	const oldestSQL = "SELECT count(*) FROM plants WHERE created_at < ?1 " +
+		"AND id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)"
+	old, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) { return c.QueryInt(oldestSQL, before) })
+	if err != nil || old == 0 {
+		return 0, err
+	}
+	err = e.change(ctx, func() error {
+		events, err = store.FanOutOld(e.tx(), now)
+		return err
+	})
+	return events, err
+}
+
+// changeDeliveries runs a statement for each key, in transactions of at most store.ChangeMax keys, and returns the
+// number of changed rows.
+func (e *Engine) changeDeliveries(
+	ctx context.Context, keys []deliveryKey, sql string, args ...any,
+) (changed int64, err error) {
+	for some := range slices.Chunk(keys, store.ChangeMax) {
+		var n int64
+		err := e.change(ctx, func() error {
+			for _, key := range some {
+				if err := e.writer.Run(sql, append([]any{key.webhook, key.plant}, args...)...); err != nil {
+					return err
+				}
+				n += int64(e.writer.Changes())
+			}
+			return nil
+		})
+		if err != nil {
 			return changed, err
 		}
-		changed += int64(e.writer.Changes())
+		changed += n
 	}
 	return changed, nil
 }
@@ -96,27 +116,35 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 	})
 }
 
+// EndDeliveries implements store.Tx.
+func (s statements) EndDeliveries(webhook int64, most int) (int64, error) {
+	err := s.conn.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, reason = ?4 "+
+		"WHERE webhook = ?1 AND plant IN (SELECT plant FROM plantstore_deliveries INDEXED BY plantstore_deliveries_due "+
+		"WHERE webhook = ?1 AND due_at >= ?5 LIMIT ?2)",
+		webhook, most, time.Now(), store.ReasonRemoved, int64(math.MinInt64))
+	return int64(s.conn.Changes()), err
+}
+
 // RetryDead implements store.Tx.
-func (s statements) RetryDead(selector store.DeadSelector) (int64, error) {
-	const active = " AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0)"
-	return s.changeDead(selector, "UPDATE plantstore_deliveries SET "+
-		"since = ?4, due_at = ?4, dead_at = NULL, attempts = 0, reason = NULL", active, time.Now())
+func (s statements) RetryDead(webhook int64, plant *int64, most int) (int64, error) {
+	err := s.changeDead("UPDATE plantstore_deliveries SET "+
+		"since = ?5, due_at = ?5, dead_at = NULL, attempts = 0, reason = NULL", webhook, plant, most, time.Now())
+	return int64(s.conn.Changes()), err
 }
 
 // DropDead implements store.Tx.
-func (s statements) DropDead(selector store.DeadSelector) (int64, error) {
-	return s.changeDead(selector, "DELETE FROM plantstore_deliveries", "")
+func (s statements) DropDead(webhook int64, plant *int64, most int) (int64, error) {
+	err := s.changeDead("DELETE FROM plantstore_deliveries", webhook, plant, most)
+	return int64(s.conn.Changes()), err
 }
 
-// changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a condition. The values are
-// for ?4 and the following parameters.
-func (s statements) changeDead(selector store.DeadSelector, sql, condition string, values ...any) (int64, error) {
-	var plant any // NULL: every plant
-	if selector.Plant != nil {
-		plant = *selector.Plant
+// changeDead runs an UPDATE or a DELETE for dead letters. The values are for ?5 and the following parameters.
+func (s statements) changeDead(sql string, webhook int64, plant *int64, most int, values ...any) error {
+	first, last := int64(math.MinInt64), int64(math.MaxInt64)
+	if plant != nil {
+		first, last = *plant, *plant
 	}
-	sql += " WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
-		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2)" + condition + " LIMIT ?3)"
-	err := s.conn.Run(sql, append([]any{selector.Webhook, plant, store.DeadBatch}, values...)...)
-	return int64(s.conn.Changes()), err
+	sql += " WHERE webhook = ?1 AND plant IN (SELECT plant FROM plantstore_deliveries " +
+		"INDEXED BY plantstore_deliveries_due WHERE webhook = ?1 AND due_at IS NULL AND plant BETWEEN ?3 AND ?4 LIMIT ?2)"
+	return s.conn.Run(sql, append([]any{webhook, most, first, last}, values...)...)
 }

@@ -9,14 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/sqlite/sqlitetest"
+	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
 
@@ -77,6 +80,51 @@ func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
 	must(t, err)
 	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
 		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
+	}
+}
+
+// TestChangesInParts shows that no commit has many rows: 16 webhooks get the events of 200 plants, which become dead
+// letters, are due again, end with their webhooks, and are removed.
+func TestChangesInParts(t *testing.T) {
+	t.Parallel()
+	const webhooks, plants, rowBytes = 16, 200, 120
+	e := sqlitetest.Open(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "plantstore.db")})
+	defer e.Close()
+	var urls []string
+	for i := range webhooks {
+		urls = append(urls, fmt.Sprintf("https://a.example/%d", i))
+	}
+	_, _, err := e.StartJournal(t.Context())
+	must(t, err)
+	_, err = e.SetWebhooks(t.Context(), urls, audit.Origin{})
+	must(t, err)
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, plants)))
+	repeat := func(change func() (int64, error)) {
+		t.Helper()
+		all := int64(0)
+		for n := int64(1); n > 0; all += n {
+			n, err = change()
+			must(t, err)
+		}
+		if all != webhooks*plants {
+			t.Errorf("changed %d deliveries, want %d", all, webhooks*plants)
+		}
+	}
+	repeat(func() (int64, error) {
+		expired, err := e.ExpireDeliveries(t.Context(), store.Expiry{PendingBefore: time.Now()})
+		return expired.Dead, err
+	})
+	repeat(func() (int64, error) { return e.RetryDead(t.Context(), store.DeadSelector{}, audit.Origin{}) })
+	_, err = e.SetWebhooks(t.Context(), nil, audit.Origin{})
+	must(t, err)
+	repeat(func() (int64, error) { return e.EndDeliveries(t.Context()) })
+	repeat(func() (int64, error) { return e.DropDead(t.Context(), store.DeadSelector{}, audit.Origin{}) })
+	_, commits, err := e.Journal(t.Context(), 0, 1<<30)
+	must(t, err)
+	for _, c := range commits {
+		if most := store.ChangeMax * rowBytes; len(c.Changes) > most {
+			t.Errorf("commit %d has %d bytes of changes, want at most %d", c.Number, len(c.Changes), most)
+		}
 	}
 }
 

@@ -317,6 +317,32 @@ func TestWALLimit(t *testing.T) {
 	}
 }
 
+// TestWALLimitOfChanges shows that changes of many rows without a plant copy the WAL too, in a command at half of its
+// limit.
+func TestWALLimitOfChanges(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+	sqlitetest.Exec(t, path, "INSERT INTO plantstore_webhooks (url, active) VALUES ('https://a.example', 0); "+
+		"WITH RECURSIVE ids (id) AS (VALUES (1) UNION ALL SELECT id + 1 FROM ids WHERE id < 20000) "+
+		"INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts, reason) "+
+		"SELECT 1, id, 0, id * 7919 % 20000, 1, hex(zeroblob(500)) FROM ids")
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
+	defer e.Close()
+	var largest int64
+	for n := int64(1); n > 0; {
+		var err error
+		n, err = e.EndDeliveries(t.Context())
+		must(t, err)
+		info, err := os.Stat(path + "-wal")
+		must(t, err)
+		largest = max(largest, info.Size())
+	}
+	if largest < walBytesMax/2 || largest > walBytesMax*3/4 {
+		t.Errorf("the WAL has %d bytes, want at least half of %d and at most 3/4", largest, walBytesMax)
+	}
+}
+
 // TestBlockingReader shows that the engine warns once of another process with an open read
 // transaction, and that commits do not wait for it.
 func TestBlockingReader(t *testing.T) {

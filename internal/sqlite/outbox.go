@@ -34,11 +34,6 @@ func (s statements) ChangeWebhooks(added, removed []string) error {
 		if err := s.conn.Run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
 			return err
 		}
-		if err := s.conn.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? "+
-			"WHERE due_at IS NOT NULL AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
-			time.Now(), store.ReasonRemoved, url); err != nil {
-			return err
-		}
 	}
 	return s.conn.Run(setWebhooksSQL)
 }
@@ -73,8 +68,7 @@ func (e *Engine) TakeDeliveries(
 // deliveriesDue reports whether a claim would return deliveries.
 func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, error) {
 	return query(ctx, e, func(c *sqlite3.Conn) (bool, error) {
-		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
-			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)"
+		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR EXISTS (SELECT 1" + dueSQL + ")"
 		for webhook := range claim.Most {
 			if n, err := c.QueryInt(sql, webhook, time.Now()); err != nil || n != 0 {
 				return n != 0, err
@@ -103,10 +97,13 @@ func (s statements) Settle(results []store.DeliveryResult, now time.Time) error 
 	return nil
 }
 
+// dueSQL selects the deliveries to a webhook that are due at a time, unless the webhook was removed.
+const dueSQL = " FROM plantstore_deliveries WHERE webhook = ?1 AND due_at <= ?2 " +
+	"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = ?1 AND active <> 0)"
+
 // Due implements store.Deliveries.
 func (s statements) Due(webhook int64, now time.Time, most int) ([]store.Delivery, error) {
-	const sql = "SELECT plant, since, attempts FROM plantstore_deliveries " +
-		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
+	const sql = "SELECT plant, since, attempts" + dueSQL + " ORDER BY due_at LIMIT ?3"
 	return sqlite3.Collect(s.conn.Rows(sql, webhook, now, most), func(s *sqlite3.Stmt) store.Delivery {
 		return store.Delivery{
 			Plant: plant.NewPlant{ID: s.Int64(0)}, Since: s.Time(1), Attempts: int(s.Int64(2)),

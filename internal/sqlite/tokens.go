@@ -119,8 +119,8 @@ func (s statements) PutToken(t auth.Token) error {
 
 // DeleteExpired implements store.Tx.
 func (s statements) DeleteExpired(t auth.Token) error {
-	const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"
-	_, err := s.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:])
+	const expired = "id IN (SELECT id FROM tokens WHERE kind = ?1 AND expires_at < ?2 AND hash <> ?3 LIMIT ?4)"
+	_, err := s.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:], store.ChangeMax)
 	return err
 }
 

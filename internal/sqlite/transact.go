@@ -33,6 +33,11 @@ type transaction struct {
 // write runs a change of rows, but not of plants, in a transaction. An error means that it changed nothing, unless
 // the error wraps store.ErrOutcomeUnknown.
 func (e *Engine) write(ctx context.Context, change func() error) error {
+	const frames = 4 * store.ChangeMax // pages of a row in a table, its indexes and the journal
+	// It does not wait for the background, because the revocation of a token must not.
+	if _, err := e.checkpointOrWait(frames); err != nil {
+		return err
+	}
 	return e.run(ctx, func() error { return e.recordRows(change) })
 }
 

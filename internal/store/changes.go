@@ -52,7 +52,8 @@ type Tx interface {
 	// PutToken stores a token with its id. Of a stored token it updates the times of expiry, revocation and last use.
 	PutToken(t auth.Token) error
 
-	// DeleteExpired removes the revoked JWTs that have expired at t.CreatedAt, except t, if the database allows that.
+	// DeleteExpired removes at most ChangeMax revoked JWTs that have expired at t.CreatedAt, except t, if the database
+	// allows that.
 	DeleteExpired(t auth.Token) error
 
 	// DeleteSubjects removes the selected subjects and returns them by ascending id.
@@ -70,14 +71,18 @@ type Tx interface {
 	// DeleteAudit removes the rows up to a sequence number, and returns how many there were.
 	DeleteAudit(to int64) (removed int64, err error)
 
-	// ChangeWebhooks changes the active webhooks. Deliveries to the removed ones become dead letters.
+	// ChangeWebhooks changes the active webhooks.
 	ChangeWebhooks(added, removed []string) error
 
-	// RetryDead is as in admin.Engine, without an entry in the audit log.
-	RetryDead(s DeadSelector) (int64, error)
+	// EndDeliveries makes at most that many pending deliveries to a webhook dead letters, and returns their number.
+	EndDeliveries(webhook int64, most int) (int64, error)
 
-	// DropDead is as in admin.Engine, without an entry in the audit log.
-	DropDead(s DeadSelector) (int64, error)
+	// RetryDead makes at most that many dead letters of a webhook due at once, as new deliveries, and returns their number;
+	// of one plant, unless it is nil.
+	RetryDead(webhook int64, plant *int64, most int) (int64, error)
+
+	// DropDead is RetryDead for the removal of dead letters.
+	DropDead(webhook int64, plant *int64, most int) (int64, error)
 }
 
 // Changes reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies

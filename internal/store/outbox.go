@@ -97,9 +97,9 @@ type DeadPage struct {
 	Limit   int   // at least 1
 }
 
-// DeadBatch is the most dead letters that one call of RetryDead, DropDead or
-// ExpireDeliveries changes, so that no transaction is long.
-const DeadBatch = 5000
+// ChangeMax is the most rows that a transaction changes where their number has no other limit, so that creates wait
+// shortly for it, and its copy in a journal is small.
+const ChangeMax = 1000
 
 // Expiry selects deliveries for ExpireDeliveries.
 type Expiry struct {
@@ -161,13 +161,16 @@ const absentPause = 10 * time.Second
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Deliveries has the statements of TakeDeliveries in a transaction.
+// Deliveries has the statements of TakeDeliveries and FanOutOld in a transaction.
 type Deliveries interface {
+	// Webhooks is as in Reader.
+	Webhooks() ([]Webhook, error)
+
 	// Settle stores the results of deliveries at a time. It ignores a failure whose claim has expired.
 	Settle(results []DeliveryResult, now time.Time) error
 
-	// Due returns at most that many deliveries to a webhook that are due at a time, by DueAt. Of the plant they have the
-	// id only.
+	// Due returns at most that many deliveries to a webhook that are due at a time, by DueAt; none if the webhook is not
+	// active. Of the plant they have the id only.
 	Due(webhook int64, now time.Time, most int) ([]Delivery, error)
 
 	// PlantsByID is as in Reader.
@@ -206,6 +209,16 @@ func TakeDeliveries(tx Deliveries, settled []DeliveryResult, claim Claim, now ti
 			return c.taken, err
 		}
 	}
+}
+
+// FanOutOld is FanOut of so many events that they have at most ChangeMax deliveries.
+func FanOutOld(tx Deliveries, now time.Time) (int64, error) {
+	all, err := tx.Webhooks()
+	if err != nil {
+		return 0, err
+	}
+	all = slices.DeleteFunc(all, func(w Webhook) bool { return !w.Active })
+	return tx.FanOut(ChangeMax/max(1, len(all)), now)
 }
 
 // claimer claims deliveries in a transaction.

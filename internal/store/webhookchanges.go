@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"plantstore/internal/audit"
 )
@@ -46,6 +47,20 @@ func (c *Changes) SetWebhooks(ctx context.Context, urls []string, by audit.Origi
 	return all, err
 }
 
+// EndDeliveries implements webhook.Outbox.
+func (c *Changes) EndDeliveries(ctx context.Context) (ended int64, err error) {
+	removed := func(w Webhook) bool { return !w.Active }
+	all, err := c.Webhooks(ctx)
+	if err != nil || !slices.ContainsFunc(all, removed) {
+		return 0, err
+	}
+	err = c.change(ctx, func(tx Tx) (err error) {
+		ended, err = changeDeliveries(tx, removed, tx.EndDeliveries)
+		return err
+	})
+	return ended, err
+}
+
 // RetryDead implements admin.Engine.
 func (c *Changes) RetryDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
 	return c.changeDead(ctx, s, by, audit.WebhookRetry, Tx.RetryDead)
@@ -57,13 +72,39 @@ func (c *Changes) DropDead(ctx context.Context, s DeadSelector, by audit.Origin)
 }
 
 func (c *Changes) changeDead(
-	ctx context.Context, s DeadSelector, by audit.Origin, action audit.Action, do func(Tx, DeadSelector) (int64, error),
+	ctx context.Context, s DeadSelector, by audit.Origin, action audit.Action,
+	do func(tx Tx, webhook int64, plant *int64, most int) (int64, error),
 ) (changed int64, err error) {
-	err = c.change(ctx, func(tx Tx) (err error) {
-		if changed, err = do(tx, s); err != nil || changed == 0 {
+	selected := func(w Webhook) bool {
+		return (s.Webhook == 0 || s.Webhook == w.ID) && (w.Active || action == audit.WebhookDrop)
+	}
+	err = c.change(ctx, func(tx Tx) error {
+		changed, err = changeDeliveries(tx, selected, func(webhook int64, most int) (int64, error) {
+			return do(tx, webhook, s.Plant, most)
+		})
+		if err != nil || changed == 0 {
 			return err
 		}
 		return AppendAudit(tx, DeadLettersChanged(action, s, changed, by))
 	})
+	return changed, err
+}
+
+// changeDeliveries calls do for the selected webhooks until it has changed ChangeMax deliveries, and returns their
+// number.
+func changeDeliveries(
+	tx Tx, selected func(Webhook) bool, do func(webhook int64, most int) (int64, error),
+) (changed int64, err error) {
+	all, err := tx.Webhooks()
+	for _, w := range all {
+		if err != nil || changed == ChangeMax {
+			break
+		}
+		if selected(w) {
+			var n int64
+			n, err = do(w.ID, ChangeMax-int(changed))
+			changed += n
+		}
+	}
 	return changed, err
 }

@@ -14,8 +14,7 @@ type Outbox interface {
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
 
 	// SetWebhooks makes the webhooks with these distinct URLs the active ones, and returns
-	// all. Deliveries to a webhook that was active before become dead letters. It appends an
-	// entry to the audit log if it changes a webhook.
+	// all. It appends an entry to the audit log if it changes a webhook.
 	//
 	// If there is a URL, every transaction of any engine that creates a plant after the return
 	// writes an event; on Citus, other engines do so within a second. Without a URL, this
@@ -27,12 +26,18 @@ type Outbox interface {
 
 	// TakeDeliveries stores the results of claimed deliveries, and claims others that are
 	// due, in one transaction. No other call, of any engine, returns a claimed delivery
-	// until its claim ends or a result releases it. A failure whose claim has ended has no
-	// effect. Without results and due deliveries, it writes nothing.
+	// until its claim ends or a result releases it, and none returns a delivery to a webhook
+	// that is not active. A failure whose claim has ended has no effect. Without results and
+	// due deliveries, it writes nothing.
 	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
 
-	// ExpireDeliveries makes deliveries dead letters that are due and too old, and removes
-	// dead letters that are too old, at most store.DeadBatch of each.
+	// EndDeliveries makes pending deliveries to webhooks that are not active dead letters: at
+	// most store.ChangeMax. It returns their number.
+	EndDeliveries(ctx context.Context) (int64, error)
+
+	// ExpireDeliveries makes some of the deliveries dead letters that are due and too old, and
+	// removes some of the dead letters that are too old, in transactions of at most
+	// store.ChangeMax rows. After an error it returns the number of those that it has changed.
 	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
 
 	// OutboxTotals returns the totals of every webhook, by id. It reads all deliveries.

@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +42,38 @@ func (s *Sender) maintain() {
 	}
 }
 
+// EndRemoved makes the pending deliveries to removed webhooks dead letters. After each transaction it pauses for as long
+// as that took, because creates may have waited for it.
+func EndRemoved(ctx context.Context, o Outbox, log *slog.Logger) {
+	var all int64
+	for {
+		start := time.Now()
+		limited, cancel := context.WithTimeout(ctx, roundTimeMax)
+		n, err := o.EndDeliveries(limited)
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, store.ErrReadOnly) {
+				log.Warn("could not end the deliveries to removed webhooks; a running server retries within a minute", "error", err)
+			}
+			break
+		}
+		if all += n; n < store.ChangeMax {
+			break
+		}
+		select {
+		case <-time.After(time.Since(start)):
+		case <-ctx.Done():
+		}
+	}
+	warnDead(log, all)
+}
+
+func warnDead(log *slog.Logger, events int64) {
+	if events > 0 {
+		log.Warn("webhook events became dead letters; see plantstore webhook list", "events", events)
+	}
+}
+
 // expire repeats ExpireDeliveries until no delivery is too old.
 func (s *Sender) expire() {
 	reason := fmt.Sprintf("not delivered within %s", s.config.GiveUp)
@@ -53,13 +87,11 @@ func (s *Sender) expire() {
 		cancel()
 		all.Dead += n.Dead
 		all.Removed += n.Removed
-		if err != nil || max(n.Dead, n.Removed) < store.DeadBatch {
+		if err != nil || n == (store.Expired{}) {
 			break // the dispatcher logs an error
 		}
 	}
-	if all.Dead > 0 {
-		s.config.Log.Warn("webhook events became dead letters; see plantstore webhook list", "events", all.Dead)
-	}
+	warnDead(s.config.Log, all.Dead)
 	if all.Removed > 0 {
 		s.config.Log.Warn("removed old dead letters of webhooks", "dead_letters", all.Removed)
 	}

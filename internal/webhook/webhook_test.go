@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -246,6 +247,43 @@ func release(t testing.TB, e storetest.Engine, c webhook.Config, failures int) *
 	})
 	return s
 }
+
+// TestEndRemoved ends more deliveries than a transaction changes, and logs their number, and a failure.
+func TestEndRemoved(t *testing.T) {
+	t.Parallel()
+	const plants = store.ChangeMax + 500
+	e := newStore(t)
+	_, err := e.SetWebhooks(t.Context(), []string{"https://a.example"}, audit.Origin{})
+	must(t, err)
+	var all []plant.NewPlant
+	for id := range int64(plants) {
+		all = append(all, named(id, "Acer"))
+	}
+	create(t, e, all...)
+	_, err = e.TakeDeliveries(t.Context(), nil, store.Claim{Most: map[int64]int{1: plants}, Lease: time.Hour})
+	must(t, err)
+	_, err = e.SetWebhooks(t.Context(), nil, audit.Origin{})
+	must(t, err)
+	for name, row := range map[string]struct {
+		outbox webhook.Outbox
+		want   string
+	}{
+		"complete": {e, "dead letters; see plantstore webhook list\" events=1500\n"},
+		"failure":  {unending{e}, "retries within a minute\" error=\"no disk\"\n"},
+	} {
+		var log bytes.Buffer
+		webhook.EndRemoved(t.Context(), row.outbox, slog.New(slog.NewTextHandler(&log, nil)))
+		if !strings.HasSuffix(log.String(), row.want) || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: %s", name, log.String())
+		}
+	}
+	totals(t, e, func(o store.OutboxTotals) bool { return o.Pending == 0 && o.Dead == plants })
+}
+
+// unending is an outbox that cannot end deliveries.
+type unending struct{ webhook.Outbox }
+
+func (unending) EndDeliveries(context.Context) (int64, error) { return 0, errors.New("no disk") }
 
 // TestRetryAfter shows that a delivery waits as long as the receiver demands, within bounds.
 func TestRetryAfter(t *testing.T) {

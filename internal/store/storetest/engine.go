@@ -43,6 +43,7 @@ type Engine interface {
 	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
 	EventsWritten() <-chan struct{}
 	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
+	EndDeliveries(ctx context.Context) (int64, error)
 	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 

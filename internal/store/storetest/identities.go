@@ -241,6 +241,18 @@ func testRevokedJWTs(t *testing.T, s Store) {
 	if token := mustCreateToken(t, e, token("a", createdAt)); token.ID <= c.ID {
 		t.Errorf("the id %d is not new: %s", token.ID, fmt.Sprint(mustTokens(t, e)))
 	}
+
+	many := make([]auth.Token, store.ChangeMax+5)
+	for i := range many {
+		many[i] = auth.NewRevokedJWT(issuer, fmt.Sprint(i), createdAt)
+		many[i].ID = int64(100 + i)
+	}
+	must(t, e.PutTokens(t.Context(), many))
+	before := len(mustTokens(t, e))
+	mustRevokeIdentity(t, e, c)
+	if removed := before - len(mustTokens(t, e)); removed > store.ChangeMax {
+		t.Errorf("a call removed %d expired JWTs, want at most %d", removed, store.ChangeMax)
+	}
 }
 
 func mustState(t testing.TB, e Engine) store.State {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -279,14 +280,24 @@ func testClaimRace(t *testing.T, s Store) {
 	equal(t, "each once", len(slices.Compact(got)), 2*plants)
 }
 
+// mustEnd ends deliveries to removed webhooks.
+func mustEnd(t testing.TB, e Engine) int64 {
+	t.Helper()
+	n, err := e.EndDeliveries(t.Context())
+	must(t, err)
+	return n
+}
+
 // testSetWebhooks changes the webhooks: deliveries to a removed one become dead letters.
 func testSetWebhooks(t *testing.T, s Store) {
 	e := open(t, s)
 	mustSetWebhooks(t, e, urlA, urlB)
 	mustInsert(t, e, create(1, "", plant.Tag{}), create(2, "", plant.Tag{}))
 	first := mustTake(t, e, store.Claim{Most: map[int64]int{1: 1}, Lease: lease})
+	equal(t, "ended without a removed webhook", mustEnd(t, e), 0)
 	mustSetWebhooks(t, e, urlB)
 	all := mustSetWebhooks(t, e, urlB)
+	equal(t, "ended", mustEnd(t, e), 1)
 	equal(t, "webhooks", all, []store.Webhook{{ID: 1, URL: urlA}, {ID: 2, URL: urlB, Active: true}})
 	letters, err := e.DeadLetters(t.Context(), store.DeadPage{Limit: 10})
 	must(t, err)
@@ -307,6 +318,56 @@ func testSetWebhooks(t *testing.T, s Store) {
 		"webhook.change[{added } {removed https://a.example/events}]",
 		"webhook.change[{added https://a.example/events} {removed https://b.example/events}]",
 	})
+}
+
+// testManyDeliveries shows that a change of the webhooks leaves their deliveries as they are, and that the changes of
+// deliveries and dead letters are bounded. No call returns a delivery to a removed webhook, and a webhook that returns
+// gets those that have not ended.
+func testManyDeliveries(t *testing.T, s Store) {
+	const plants = 2*store.ChangeMax + 500
+	e, other := open(t, s), open(t, s)
+	mustSetWebhooks(t, e, urlA, urlB)
+	batch := make([]store.Create, plants)
+	for i := range batch {
+		batch[i] = create(int64(i), "", plant.Tag{})
+	}
+	mustInsert(t, e, batch...)
+	taken := mustTake(t, e, store.Claim{Most: map[int64]int{1: plants}, Lease: lease})
+	results := make([]store.DeliveryResult, len(taken))
+	for i, d := range taken {
+		results[i] = settle(d, released)
+	}
+	mustTake(t, e, store.Claim{}, results...)
+	to := func(webhook int64) store.OutboxTotals {
+		t.Helper()
+		totals := mustTotals(t, other)[webhook]
+		totals.Oldest = time.Time{}
+		return totals
+	}
+
+	mustSetWebhooks(t, e, urlB)
+	equal(t, "to the removed webhook", to(1), store.OutboxTotals{Pending: plants})
+	equal(t, "due to the removed webhook", len(mustTake(t, other, store.Claim{Most: map[int64]int{1: 1}, Lease: lease})), 0)
+	equal(t, "due to the other one", len(mustTake(t, other, store.Claim{Most: map[int64]int{2: 1}, Lease: lease})), 1)
+	equal(t, "ended at first", mustEnd(t, other), store.ChangeMax)
+	mustSetWebhooks(t, e, urlA, urlB)
+	equal(t, "ended after its return", mustEnd(t, e), 0)
+	equal(t, "after its return", to(1), store.OutboxTotals{Pending: plants - store.ChangeMax, Dead: store.ChangeMax})
+	equal(t, "due after its return", len(mustTake(t, e, store.Claim{Most: map[int64]int{1: 1}, Lease: lease})), 1)
+	mustSetWebhooks(t, e)
+	var ended []int64
+	for n := int64(1); n > 0; ended = append(ended, n) {
+		n = mustEnd(t, e)
+	}
+	equal(t, "ended", ended, []int64{store.ChangeMax, store.ChangeMax, store.ChangeMax, store.ChangeMax, 0})
+	equal(t, "at the end", to(1), store.OutboxTotals{Dead: plants})
+
+	mustSetWebhooks(t, e, urlA)
+	for _, change := range []func(context.Context, store.DeadSelector, audit.Origin) (int64, error){e.RetryDead, e.DropDead} {
+		n, err := change(t.Context(), store.DeadSelector{}, operator)
+		must(t, err)
+		equal(t, "changed dead letters", n, store.ChangeMax)
+	}
 }
 
 // testDeadLetters lists, retries and drops dead letters.
@@ -418,6 +479,7 @@ func testExpire(t *testing.T, s Store) {
 // store that a move fills writes no events.
 func testOutboxReadOnly(t *testing.T, s Store) {
 	mover, e := open(t, s), open(t, s)
+	mustSetWebhooks(t, e, urlA, urlB)
 	mustSetWebhooks(t, e, urlA)
 	mustInsert(t, e, create(1, "", plant.Tag{}))
 	taken := mustTake(t, e, claims(1))
@@ -426,7 +488,8 @@ func testOutboxReadOnly(t *testing.T, s Store) {
 	_, errTake := e.TakeDeliveries(t.Context(), []store.DeliveryResult{settle(taken[0], done)}, claims(1))
 	_, errSet := e.SetWebhooks(t.Context(), nil, operator)
 	_, errDrop := e.DropDead(t.Context(), store.DeadSelector{}, operator)
-	for _, err := range []error{errTake, errSet, errDrop} {
+	_, errEnd := e.EndDeliveries(t.Context())
+	for _, err := range []error{errTake, errSet, errDrop, errEnd} {
 		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("got %v, want %v", err, store.ErrReadOnly)
 		}
@@ -436,7 +499,7 @@ func testOutboxReadOnly(t *testing.T, s Store) {
 	mustInsert(t, mover, create(2, "", plant.Tag{}))
 	must(t, mover.Reopen(t.Context()))
 	equal(t, "deliveries", len(mustTake(t, e, claims(9))), 0)
-	equal(t, "audit entries", len(auditRows(t, e)), 1)
+	equal(t, "audit entries", len(auditRows(t, e)), 2)
 }
 
 // testPutOutbox reads an outbox as a move does, and replaces it, twice.

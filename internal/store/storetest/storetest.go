@@ -70,6 +70,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/removed plants", testRemovedPlants},
 		{"outbox/several engines at once", testClaimRace},
 		{"outbox/webhooks", testSetWebhooks},
+		{"outbox/many deliveries", testManyDeliveries},
 		{"outbox/dead letters", testDeadLetters},
 		{"outbox/expire", testExpire},
 		{"outbox/read-only", testOutboxReadOnly},
