@@ -23,12 +23,12 @@ type hanging struct {
 	source storetest.Engine
 }
 
-func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
+func (h hanging) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error {
 	if state, err := h.source.State(ctx); err != nil || state.Move.Phase != "" {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return h.Engine.PutTokens(ctx, tokens)
+	return h.Engine.PutAudit(ctx, anchor, rows)
 }
 
 // counting is a destination that counts the tokens of each call.
@@ -42,12 +42,18 @@ func (c counting) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return c.Engine.PutTokens(ctx, tokens)
 }
 
-// TestTokensInPause shows that the write pause copies only the tokens that have changed during the move.
+// TestTokensInPause shows that a move copies tokens in parts, and in the write pause only those that have changed.
 func TestTokensInPause(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
 		from, to := fromPlace(t), toPlace(t)
 		seed(t, from)
+		many := make([]auth.Token, store.ChangeMax)
+		for i := range many {
+			many[i] = auth.NewRevokedJWT("https://issuer.example", fmt.Sprint(i), start)
+			many[i].ID = int64(10 + i)
+		}
+		must(t, from.PutTokens(t.Context(), many))
 		var tokens []int
 		c := config(from, counting{to, &tokens})
 		c.Announce = func() {
@@ -56,7 +62,7 @@ func TestTokensInPause(t *testing.T) {
 		}
 		_, err := move.Run(t.Context(), c)
 		must(t, err)
-		equal(t, "tokens of each call", tokens, []int{3, 1})
+		equal(t, "tokens of each call", tokens, []int{store.ChangeMax, 3, 1})
 		equal(t, "tokens of the new store", contentOf(t, to).Tokens, contentOf(t, from).Tokens)
 	})
 }

@@ -228,7 +228,12 @@ func (m *mover) putTokens(ctx context.Context) error {
 	for _, t := range copied {
 		same[t] = true
 	}
-	return m.To.PutTokens(ctx, slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] }))
+	for some := range slices.Chunk(slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] }), store.ChangeMax) {
+		if err := m.To.PutTokens(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finish copies captured plants until a round has less than a chunk. Then it makes
