@@ -223,7 +223,7 @@ func (v *instance) run(ctx context.Context) error {
 func (v *instance) failure() error {
 	select {
 	case <-v.store.Broken():
-		return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
+		return fmt.Errorf("%w; see the log", store.ErrBroken)
 	default:
 		return nil
 	}

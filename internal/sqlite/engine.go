@@ -45,6 +45,7 @@ type Engine struct {
 
 	path   string
 	server bool
+	places []place // of the files that a writing engine has open; set by Open
 	log    *slog.Logger
 
 	serveLock *os.File       // nil in a command
@@ -184,6 +185,9 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer.ReadOnly() {
 		return dbfile.NotWritable(e.path, nil)
 	}
+	if err := e.placeDatabase(e.writer); err != nil {
+		return err
+	}
 	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
 	err = e.writer.During(ctx, func() error {
@@ -240,28 +244,10 @@ func (e *Engine) lockServe(ctx context.Context) (err error) {
 	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
 		return err
 	}
-	return e.checkNotReplaced()
-}
-
-// checkNotReplaced returns an error if a restore has replaced the file since the writer opened
-// it: commits would go to a removed file. The caller has locked FILE-serve or the write ticket,
-// so no restore can replace the file after the check.
-func (e *Engine) checkNotReplaced() error {
-	moved, err := e.writer.Moved()
-	if moved { // also if SQLite could not read the properties of the file
-		if _, fault := os.Stat(e.path); fault == nil {
-			moved, err = e.writer.Moved()
-		} else if !errors.Is(fault, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %w", store.ErrBroken, fault)
-		}
-	}
-	switch {
-	case err != nil:
+	if err := e.placeBeside(dbfile.ServeSuffix); err != nil {
 		return err
-	case moved:
-		return fmt.Errorf("%s was replaced or removed after plantstore had opened it; start plantstore again", e.path)
 	}
-	return nil
+	return e.checkNotReplaced()
 }
 
 // connect prepares the file for writes and opens the reading connection.
@@ -335,6 +321,9 @@ func (e *Engine) openMark(ctx context.Context) error {
 	if e.mark, err = dbfile.OpenMark(e.path, s); err != nil {
 		return err
 	}
+	if err := e.placeBeside(dbfile.MarkSuffix); err != nil {
+		return err
+	}
 	if !e.server {
 		if dbfile.Served(e.path) {
 			return nil // the server writes it
@@ -362,6 +351,11 @@ func (e *Engine) Close() error {
 	if last := e.checkpoints.pass; last != nil { // no batch has used its result
 		if err := e.recordBroken(classify(last.err)); errors.Is(err, store.ErrBroken) {
 			warn(err)
+		}
+	}
+	if e.broken == nil {
+		if err := e.recordBroken(e.checkKept()); err != nil { // SQLite could remove the WAL of another store
+			e.log.Warn("the files of the store stay as they are", "error", err)
 		}
 	}
 	if e.broken != nil && e.writer != nil {

@@ -74,6 +74,9 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 
 // State implements writepath.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
+	if err := e.checkKept(); err != nil {
+		return store.State{}, err
+	}
 	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
 		err = dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}

@@ -62,12 +62,16 @@ func newCredentials(ctx context.Context, engine Engine, verify VerifyJWT, o *out
 	if err := c.poll(ctx, now); err != nil {
 		return nil, err
 	}
-	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	c.watcher.Go(func() { c.watch(ctx) }) // ends when close is called, which waits for it
 	return c, nil
 }
 
-func (c *credentials) watch(ctx context.Context) {
+// start starts the watcher. If a poll returns store.ErrBroken, the watcher calls broken and ends.
+func (c *credentials) start(ctx context.Context, broken func(error)) {
+	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.watcher.Go(func() { c.watch(ctx, broken) }) // ends when close is called, which waits for it
+}
+
+func (c *credentials) watch(ctx context.Context, broken func(error)) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -77,6 +81,10 @@ func (c *credentials) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		err := c.poll(ctx, time.Now().Add(-pollEvery/2))
+		if errors.Is(err, store.ErrBroken) {
+			broken(err)
+			return
+		}
 		if err == nil && time.Since(c.triedAt) >= useSaveEvery {
 			c.saveUses(ctx)
 		}

@@ -341,6 +341,22 @@ func TestProbeBroken(t *testing.T) {
 	})
 }
 
+// TestPollBroken has a poll end the store.
+func TestPollBroken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		s, log := loggedStore(t, e)
+		defer s.Close()
+		e.change(func(*stub) { e.err = fmt.Errorf("%w: no file", store.ErrBroken) })
+		<-s.Broken()
+		if err := s.Ready(); err == nil || err.Error() != "the store failed; see the log" {
+			t.Errorf("Ready: %v", err)
+		}
+		wantLines(t, log, `level=ERROR msg="store failed" error="the store failed: no file"`)
+	})
+}
+
 // TestSleep has the clock leap, as after the machine slept: that is no outage.
 func TestSleep(t *testing.T) {
 	t.Parallel()

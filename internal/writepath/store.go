@@ -49,14 +49,12 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	if err := credentials.move.Load().Err(); err != nil {
-		credentials.close()
 		return nil, err
 	}
 	credentials.measure(c.Metrics)
-	return &Store{
-		writer:      newWriter(c, o),
-		credentials: credentials,
-	}, nil
+	s := &Store{writer: newWriter(c, o), credentials: credentials}
+	credentials.start(ctx, s.writer.pollBroken)
+	return s, nil
 }
 
 // Create stores a plant; span is the request's, or nil. When it returns a nil error, the

@@ -451,6 +451,12 @@ func (w *writer) longestCommit() (d time.Duration) {
 	return d
 }
 
+// pollBroken ends the writer after a poll that returned store.ErrBroken.
+func (w *writer) pollBroken(err error) {
+	w.log.Error("store failed", "error", err)
+	w.fail()
+}
+
 // fail refuses the pending creates and all later ones.
 func (w *writer) fail() {
 	w.mu.Lock()

@@ -45,7 +45,7 @@ const (
 // LockServe locks FILE-serve for a server or a restore. It retries for a moment if a server has
 // the lock, and for longer if only calls of Served share it.
 func LockServe(ctx context.Context, path string) (*os.File, error) {
-	f, err := openLock(path, serveSuffix)
+	f, err := openLock(path, ServeSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func ServedError(path string) error {
 
 // Served reports whether a server runs on the file.
 func Served(path string) bool {
-	f, err := safefile.OpenRegular(path+serveSuffix, os.O_RDWR, 0)
+	f, err := safefile.OpenRegular(path+ServeSuffix, os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}

@@ -15,8 +15,8 @@ import (
 
 // The suffixes of Plant Store's own files beside a store.
 const (
-	MarkSuffix   = "-mark"
-	serveSuffix  = "-serve"
+	MarkSuffix   = "-mark"  // commit mark
+	ServeSuffix  = "-serve" // lock of the server
 	ticketSuffix = "-ticket"
 	moveSuffix   = "-move"
 )
@@ -24,7 +24,7 @@ const (
 // SQLiteSuffixes are the suffixes of SQLite's files beside a store.
 var SQLiteSuffixes = []string{"-wal", "-shm", "-journal"}
 
-var besideSuffixes = append([]string{MarkSuffix, serveSuffix, ticketSuffix, moveSuffix}, SQLiteSuffixes...)
+var besideSuffixes = append([]string{MarkSuffix, ServeSuffix, ticketSuffix, moveSuffix}, SQLiteSuffixes...)
 
 // RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
 // and the lock files are beside the real file. If the file does not exist, RealPath resolves

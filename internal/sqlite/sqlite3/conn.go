@@ -356,11 +356,14 @@ func (c *Conn) SyncFile() error {
 	return nil
 }
 
-// Moved reports whether the file was renamed, replaced or removed after the connection opened
-// it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html, SQLITE_FCNTL_HAS_MOVED).
-func (c *Conn) Moved() (bool, error) {
-	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_HAS_MOVED, c.out)
-	return *(*int32)(pointer(c.out)) != 0, c.check("path of the file", code)
+// Descriptor returns SQLite's descriptor of the database file, which is valid until Close. The caller must not close
+// it; see SyncFile.
+func (c *Conn) Descriptor() (int, error) {
+	file, err := c.file()
+	if err != nil {
+		return 0, err
+	}
+	return int((*lib.TunixFile)(pointer(file)).Fh), nil
 }
 
 // Version returns the library's version as X*1000000 + Y*1000 + Z.

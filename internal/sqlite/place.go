@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// The files of an open store must stay at their paths: the next process would not find a commit in a file that was
+// removed or replaced, and another process could write at the same time without the index of the WAL or the lock of
+// the server. So the engine checks their paths between each commit and its acknowledgement, and with each poll.
+
+// place is the path of an open file.
+type place struct {
+	path string
+	file syscall.Stat_t
+}
+
+// placeDatabase adds the file that SQLite has opened.
+func (e *Engine) placeDatabase(c *sqlite3.Conn) error {
+	descriptor, err := c.Descriptor()
+	if err != nil {
+		return err
+	}
+	p := place{path: e.path}
+	if err := syscall.Fstat(descriptor, &p.file); err != nil {
+		return fmt.Errorf("stat %s: %w", p.path, err)
+	}
+	e.places = []place{p}
+	return nil
+}
+
+// placeBeside adds the file with that suffix, which was just opened.
+func (e *Engine) placeBeside(suffix string) error {
+	p := place{path: e.path + suffix}
+	if err := syscall.Lstat(p.path, &p.file); err != nil {
+		return fmt.Errorf("stat %s: %w", p.path, err)
+	}
+	e.places = append(e.places, p)
+	return nil
+}
+
+// checkPlaces returns an error if a file is no longer at its path.
+func (e *Engine) checkPlaces() error {
+	for i := range e.places {
+		p := &e.places[i]
+		var now syscall.Stat_t
+		switch err := syscall.Lstat(p.path, &now); {
+		case err == nil && now.Ino == p.file.Ino && now.Dev == p.file.Dev:
+		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			return fmt.Errorf("%s was replaced or removed after plantstore had opened it", p.path)
+		default:
+			return fmt.Errorf("stat %s: %w", p.path, err)
+		}
+	}
+	return nil
+}
+
+// checkNotReplaced is checkPlaces before a write. The caller has locked FILE-serve or the write ticket, so no restore
+// can replace the file after the check.
+func (e *Engine) checkNotReplaced() error {
+	if err := e.checkPlaces(); err != nil {
+		return diskFault(fmt.Errorf("%w; start plantstore again", err))
+	}
+	return nil
+}
+
+// checkKept is checkPlaces after a write; its error wraps store.ErrBroken.
+func (e *Engine) checkKept() error {
+	if err := e.checkPlaces(); err != nil {
+		return fmt.Errorf("%w: %w; put the store's files back or restore a backup before you start plantstore again",
+			store.ErrBroken, err)
+	}
+	return nil
+}
