@@ -215,6 +215,42 @@ func OwnedHere(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
+// RefuseForeign returns an error if the file at path has an owner who could read or change it although this process
+// writes it: another user may have created it in a shared directory. The owner must be the user of this process or
+// root. Root also accepts the owner of the directory, and any owner if only the owner of the directory can create files
+// in it, because root works on the files of services.
+func RefuseForeign(path string, owner uint32) error {
+	if owner == 0 || int(owner) == os.Geteuid() {
+		return nil
+	}
+	if os.Geteuid() == 0 {
+		var dir syscall.Stat_t
+		if err := syscall.Stat(filepath.Dir(path), &dir); err != nil {
+			return fmt.Errorf("stat the directory of %s: %w", path, err)
+		}
+		if owner == dir.Uid || dir.Mode&0o022 == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s belongs to another user, with the uid %d", path, owner)
+}
+
+// GiveToOwner gives a new file that root has created to the owner of the file at path, which it replaces or belongs to,
+// else to the owner of that directory: a service must be able to open the files that root creates for it. It does
+// nothing for another user.
+func GiveToOwner(f *os.File, path string) {
+	var owner syscall.Stat_t
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := syscall.Lstat(path, &owner); err != nil || RefuseForeign(path, owner.Uid) != nil {
+		if err := syscall.Stat(filepath.Dir(path), &owner); err != nil {
+			return
+		}
+	}
+	_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
+}
+
 // RefuseForeignLinks returns an error if a part of path, or of the target of a symbolic link in it, is a symbolic
 // link of a user other than root and the user of this process. A path that does not exist is not an error.
 func RefuseForeignLinks(path string) error {

@@ -166,13 +166,16 @@ func createFile(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
+	case errors.Is(err, fs.ErrExist):
+		return dbfile.CheckNamed(path) // another process has created it
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("create the store: %w; use a directory that this user may write to", err)
 	case err != nil:
 		return fmt.Errorf("create the store: %w", err)
 	}
+	safefile.GiveToOwner(f, path)
 	return f.Close()
 }
 
@@ -185,7 +188,7 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer.ReadOnly() {
 		return dbfile.NotWritable(e.path, nil)
 	}
-	if err := e.placeDatabase(e.writer); err != nil {
+	if err := e.placeDatabase(); err != nil {
 		return err
 	}
 	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
@@ -244,7 +247,14 @@ func (e *Engine) lockServe(ctx context.Context) (err error) {
 	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
 		return err
 	}
-	if err := e.placeBeside(dbfile.ServeSuffix); err != nil {
+	descriptor, err := e.writer.Descriptor()
+	if err == nil {
+		err = dbfile.LockFile(ctx, e.path, descriptor)
+	}
+	if err == nil {
+		err = e.placeBeside(dbfile.ServeSuffix)
+	}
+	if err != nil {
 		return err
 	}
 	return e.checkNotReplaced()

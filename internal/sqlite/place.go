@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"syscall"
 
-	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/store"
 )
 
@@ -20,9 +20,9 @@ type place struct {
 	file syscall.Stat_t
 }
 
-// placeDatabase adds the file that SQLite has opened.
-func (e *Engine) placeDatabase(c *sqlite3.Conn) error {
-	descriptor, err := c.Descriptor()
+// placeDatabase adds the file that the writer has opened, and checks its owner and its paths.
+func (e *Engine) placeDatabase() error {
+	descriptor, err := e.writer.Descriptor()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (e *Engine) placeDatabase(c *sqlite3.Conn) error {
 		return fmt.Errorf("stat %s: %w", p.path, err)
 	}
 	e.places = []place{p}
-	return nil
+	return dbfile.CheckFile(e.path, &p.file)
 }
 
 // placeBeside adds the file with that suffix, which was just opened.
@@ -39,6 +39,9 @@ func (e *Engine) placeBeside(suffix string) error {
 	p := place{path: e.path + suffix}
 	if err := syscall.Lstat(p.path, &p.file); err != nil {
 		return fmt.Errorf("stat %s: %w", p.path, err)
+	}
+	if err := dbfile.CheckBeside(e.path, suffix); err != nil { // it may not have existed before
+		return err
 	}
 	e.places = append(e.places, p)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/dbfile"
@@ -54,6 +55,12 @@ func RestoreFrom(
 	}
 	if dbfile.Served(path) {
 		return got, dbfile.ServedError(path)
+	}
+	var old syscall.Stat_t
+	if err := syscall.Lstat(path, &old); err == nil {
+		if err := cmp.Or(dbfile.CheckNamed(path), dbfile.CheckFile(path, &old)); err != nil {
+			return got, err
+		}
 	}
 	temp, err := safefile.Create(path)
 	if err != nil {

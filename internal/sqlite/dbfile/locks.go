@@ -178,7 +178,7 @@ func (t *Ticket) Unlock() error {
 func openLock(path, suffix string) (*os.File, error) {
 	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
-		giveToOwner(f, path)
+		safefile.GiveToOwner(f, path)
 	} else if errors.Is(err, fs.ErrExist) {
 		f, err = safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
 	}
@@ -188,17 +188,11 @@ func openLock(path, suffix string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
-	return f, nil
-}
-
-// giveToOwner gives a new file to the owner of the store at path: if root runs a command, the server must still be able
-// to open the file.
-func giveToOwner(f *os.File, path string) {
-	info, err := os.Stat(path)
-	if err == nil && os.Geteuid() == 0 { // for a restore, the store may not exist
-		owner := info.Sys().(*syscall.Stat_t)
-		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
+	if err := checkOwner(path, suffix); err != nil { // another user may have created it since CheckBeside
+		_ = f.Close() // nothing was written
+		return nil, err
 	}
+	return f, nil
 }
 
 // tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a

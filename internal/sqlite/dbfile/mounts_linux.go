@@ -1,10 +1,13 @@
 package dbfile
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +36,30 @@ func refuseNetwork(dir string) error {
 			"use a local disk or PostgreSQL", dir, kind)
 	}
 	return nil
+}
+
+// isMountPoint reports whether a file is mounted by itself, as a container can mount one.
+func isMountPoint(path string) bool {
+	var stat unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, 0, &stat) // kernels before 5.8 lack the attribute
+	return err == nil && stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// LockFile locks the file of a store, by SQLite's descriptor of it, for the server until that is closed: a server may
+// have opened the file under another path before it was renamed. It is for Linux, where flock(2) and SQLite's locks are
+// independent; FILE-serve is for all systems.
+func LockFile(ctx context.Context, path string, descriptor int) error {
+	for started := time.Now(); ; {
+		err := syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", path, err)
+		case time.Since(started) > serveWaitMax || Pause(ctx, CommandPoll) != nil: // a killed server ends soon
+			return fmt.Errorf("another plantstore serves %s under another path: stop it first", path)
+		}
+	}
 }
 
 // fileSystemOf returns the type of the file system on a device, or "" if

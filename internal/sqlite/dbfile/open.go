@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -24,7 +25,31 @@ func OpenForReading(path string) (*sqlite3.Conn, error) {
 	if HasWAL(path) {
 		return open(path, sqlite3.OpenReadOnly)
 	}
+	if err := refuseAlias(path); err != nil {
+		return nil, err
+	}
 	return open(path, sqlite3.Open)
+}
+
+// refuseAlias returns an error if a store without a WAL has a second path, which may have one. A backup has none.
+func refuseAlias(path string) error {
+	var file syscall.Stat_t
+	if err := syscall.Stat(path, &file); err != nil {
+		return fmt.Errorf("stat %s: %w", path, err)
+	}
+	alias := checkPaths(path, &file)
+	if alias == nil {
+		return nil
+	}
+	c, err := OpenImmutable(path)
+	if err != nil {
+		return err
+	}
+	readVersion, err := c.QueryText("SELECT hex(substr(data, 20, 1)) FROM sqlite_dbpage WHERE pgno = 1")
+	if err != nil || readVersion != "02" { // another fault of the file is for the caller
+		alias = nil
+	}
+	return errors.Join(alias, c.Close())
 }
 
 // OpenImmutable opens the file of a store for reading, without its WAL. The file must not

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/store"
@@ -69,9 +70,32 @@ func CheckNamed(path string) error {
 	return safefile.CheckRegular(path)
 }
 
+// CheckFile returns an error unless a process may write the store at path, whose file has the given properties. Another
+// owner could read all plants and create tokens. A file with a second name, or one that is mounted, has a WAL and locks
+// beside each of its paths, so processes would not see each other's commits.
+func CheckFile(path string, file *syscall.Stat_t) error {
+	if err := safefile.RefuseForeign(path, file.Uid); err != nil {
+		return fmt.Errorf("%w: run plantstore as that user, or copy the file if you trust it", err)
+	}
+	return checkPaths(path, file)
+}
+
+// checkPaths returns an error if a file has more paths than this one.
+func checkPaths(path string, file *syscall.Stat_t) error {
+	switch {
+	case file.Nlink > 1:
+		return fmt.Errorf("%s has %d names (hard links), and only one may be used, because the WAL is beside it: "+
+			"remove the other names", path, file.Nlink)
+	case isMountPoint(path):
+		return fmt.Errorf("%s is a mount point, so its WAL is not on the same volume: mount its directory instead", path)
+	}
+	return nil
+}
+
 // CheckBeside returns an error if a file with one of these suffixes beside a store is not a
-// regular file; without suffixes it checks all files. In a directory with other writers, a link
-// would redirect writes to another file, and a FIFO would block forever.
+// regular file, or belongs to another user than the store; without suffixes it checks all
+// files. In a directory with other writers, a link would redirect writes to another file, a
+// FIFO would block forever, and the owner of a WAL could change the store.
 func CheckBeside(path string, suffixes ...string) error {
 	if len(suffixes) == 0 {
 		suffixes = besideSuffixes
@@ -80,6 +104,24 @@ func CheckBeside(path string, suffixes ...string) error {
 		if err := safefile.CheckRegular(path + suffix); err != nil {
 			return fmt.Errorf("%w: remove it", err)
 		}
+		if err := checkOwner(path, suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOwner returns an error if the file with that suffix beside a store belongs to another user than the store.
+func checkOwner(path, suffix string) error {
+	var file, beside syscall.Stat_t
+	if syscall.Lstat(path+suffix, &beside) != nil { // the use of the file returns this error
+		return nil
+	}
+	if syscall.Lstat(path, &file) == nil && file.Uid == beside.Uid {
+		return nil
+	}
+	if err := safefile.RefuseForeign(path+suffix, beside.Uid); err != nil {
+		return fmt.Errorf("%w: remove it", err)
 	}
 	return nil
 }
