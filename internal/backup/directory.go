@@ -9,9 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"time"
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/backupfile"
@@ -42,32 +40,10 @@ func (d *directory) make(
 	return backupfile.Backup(ctx, db, d.location(name), progress("copy"))
 }
 
-// temporary matches the temporary files of backups (safefile.Create).
-var temporary = regexp.MustCompile(`^\.(.+)\.[0-9]+$`)
-
-// clean removes temporary files that no process has written for an hour.
 func (d *directory) clean(
 	_ context.Context, prefix string, isOurs func(name string) bool,
 ) (removed []string, err error) {
-	const idle = time.Hour
-	entries, err := os.ReadDir(d.path)
-	for _, entry := range entries {
-		match := temporary.FindStringSubmatch(entry.Name())
-		if len(match) == 0 || !strings.HasPrefix(match[1], prefix) || !isOurs(match[1]) {
-			continue
-		}
-		info, errInfo := entry.Info()
-		if errInfo != nil || !info.Mode().IsRegular() || !safefile.OwnedHere(info) ||
-			time.Since(info.ModTime()) < idle {
-			continue
-		}
-		errRemove := d.removeFile(d.location(entry.Name()))
-		if errRemove == nil {
-			removed = append(removed, match[1])
-		}
-		err = errors.Join(err, errRemove)
-	}
-	return removed, err
+	return safefile.RemoveAbandoned(d.path, func(name string) bool { return strings.HasPrefix(name, prefix) && isOurs(name) })
 }
 
 func (d *directory) list(_ context.Context, prefix string) (files []file, err error) {

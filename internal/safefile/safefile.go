@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
@@ -23,17 +24,74 @@ type File struct {
 }
 
 // Create creates a temporary file in the directory of path that only its owner can read. Publish gives it the name
-// path. Create refuses a directory behind a symbolic link of another user.
+// path. Create refuses a directory behind a symbolic link of another user, and removes the temporary files for the same
+// path that killed processes left. A file of root gets its owner by GiveToOwner.
 func Create(path string) (*File, error) {
-	if err := RefuseForeignLinks(filepath.Dir(path)); err != nil {
+	dir, base := filepath.Dir(path), filepath.Base(path)
+	if err := RefuseForeignLinks(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // O_EXCL, so it follows no link
-	if err != nil {
-		return nil, createFault(filepath.Dir(path), err)
+	_, _ = RemoveAbandoned(dir, func(name string) bool { return name == base }) // the next call tries again
+	for {
+		f, err := os.CreateTemp(dir, "."+base+".*") // O_EXCL, so it follows no link
+		if err != nil {
+			return nil, createFault(dir, err)
+		}
+		_ = lock(f) // without locks in the file system, RemoveAbandoned removes nothing
+		if _, err := os.Lstat(f.Name()); errors.Is(err, fs.ErrNotExist) {
+			_ = f.Close() // RemoveAbandoned of another process has removed it before the lock
+			continue
+		}
+		GiveToOwner(f, path)
+		return &File{File: f, path: path}, nil
 	}
-	return &File{File: f, path: path}, nil
 }
+
+// temporary matches the names of the temporary files of Create.
+var temporary = regexp.MustCompile(`^\.(.+)\.[0-9]+$`)
+
+// RemoveAbandoned removes the temporary files in a directory that no process has open. match decides by the name that
+// Publish would have given a file. It returns these names of the removed files.
+func RemoveAbandoned(dir string, match func(name string) bool) (removed []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		name := temporary.FindStringSubmatch(entry.Name())
+		if len(name) == 0 || !match(name[1]) {
+			continue
+		}
+		switch done, errRemove := removeAbandoned(filepath.Join(dir, entry.Name())); {
+		case errRemove != nil:
+			err = errors.Join(err, errRemove)
+		case done:
+			removed = append(removed, name[1])
+		}
+	}
+	return removed, err
+}
+
+// removeAbandoned removes a temporary file unless a process has locked it, or it belongs to another user.
+func removeAbandoned(path string) (removed bool, err error) {
+	var file syscall.Stat_t
+	if syscall.Lstat(path, &file) != nil || RefuseForeign(path, file.Uid) != nil {
+		return false, nil
+	}
+	f, err := OpenRegular(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, nil // published since, or none of Create
+	}
+	defer f.Close()
+	if lock(f) != nil {
+		return false, nil
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // published or removed before the lock
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// lock locks a temporary file with flock(2) until it is closed, or returns an error at once. SQLite must not lock it
+// with fcntl(2), which conflicts with flock on network file systems.
+func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // createFault returns the error of a file that a directory does not accept, without the name of the temporary file.
 func createFault(dir string, err error) error {
@@ -58,13 +116,11 @@ func (f *File) Publish(replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
 	if err := f.place(replace); err != nil {
 		return err
 	}
 	f.done = true
+	_ = f.Close() // it is synced; Close ends the lock
 	if err := SyncDir(filepath.Dir(f.path)); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsyncedName, err)
 	}
@@ -235,16 +291,17 @@ func RefuseForeign(path string, owner uint32) error {
 	return fmt.Errorf("%s belongs to another user, with the uid %d", path, owner)
 }
 
-// GiveToOwner gives a new file that root has created to the owner of the file at path, which it replaces or belongs to,
-// else to the owner of that directory: a service must be able to open the files that root creates for it. It does
-// nothing for another user.
+// GiveToOwner gives a new file that root has created to the owner of the file at path, which it replaces or belongs to.
+// If there is none, or the new file is at path, it gets the owner of the directory: a service must be able to open the
+// files that root creates for it. GiveToOwner does nothing for another user.
 func GiveToOwner(f *os.File, path string) {
-	var owner syscall.Stat_t
-	if os.Geteuid() != 0 {
+	var created, owner syscall.Stat_t
+	if os.Geteuid() != 0 || syscall.Fstat(int(f.Fd()), &created) != nil {
 		return
 	}
-	if err := syscall.Lstat(path, &owner); err != nil || RefuseForeign(path, owner.Uid) != nil {
-		if err := syscall.Stat(filepath.Dir(path), &owner); err != nil {
+	err := syscall.Lstat(path, &owner)
+	if err != nil || owner.Ino == created.Ino && owner.Dev == created.Dev || RefuseForeign(path, owner.Uid) != nil {
+		if syscall.Stat(filepath.Dir(path), &owner) != nil {
 			return
 		}
 	}

@@ -228,3 +228,76 @@ func TestCreateFault(t *testing.T) {
 		}
 	}
 }
+
+// TestAbandoned shows that Create removes the temporary files for its path that no process has open.
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	live, err := safefile.Create(path)
+	must(t, err)
+	for _, name := range []string{".out.1", ".out.2", ".other.3", ".out.txt", ".out.3.4"} {
+		write(t, filepath.Join(dir, name), "left by a killed process")
+	}
+	must(t, os.Symlink("none", filepath.Join(dir, ".out.5")))
+	must(t, os.Mkdir(filepath.Join(dir, ".out.6"), 0o700))
+	f, err := safefile.Create(path)
+	must(t, err)
+	must(t, f.Discard())
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	got := ""
+	for _, entry := range entries {
+		if entry.Name() != filepath.Base(live.Name()) {
+			got += entry.Name() + " "
+		}
+	}
+	if want := ".other.3 .out.3.4 .out.5 .out.6 .out.txt "; got != want {
+		t.Errorf("files %s, want %s", got, want)
+	}
+	_, err = live.WriteString("new")
+	must(t, err)
+	must(t, live.Publish(false))
+	removed, err := safefile.RemoveAbandoned(dir, func(name string) bool { return name == "other" || name == "out" })
+	if err != nil || len(removed) != 1 || removed[0] != "other" {
+		t.Errorf("removed %q, %v", removed, err)
+	}
+}
+
+// TestOwner shows that a new file of root has the owner of the file that it replaces, else of its directory, unless
+// another user may have chosen that owner.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can create files for another user")
+	}
+	const service = anotherUser + 1
+	for _, test := range []struct {
+		name           string
+		dirOwner       int
+		dirMode        fs.FileMode
+		replaced, want int // owners; -1: nothing to replace
+	}{
+		{"directory of a service", service, 0o700, -1, service},
+		{"file of a service", service, 0o700, service, service},
+		{"file of a service in a directory of root", 0, 0o755, service, service},
+		{"directory of root", 0, 0o755, -1, 0},
+		{"file of root in the directory of a service", service, 0o700, 0, 0},
+		{"file of a stranger in a shared directory", 0, 0o777 | fs.ModeSticky, anotherUser, 0},
+		{"file of a stranger in a shared directory of a service", service, 0o777 | fs.ModeSticky, anotherUser, service},
+	} {
+		path := filepath.Join(t.TempDir(), "out")
+		if test.replaced >= 0 {
+			write(t, path, "old")
+			must(t, os.Chown(path, test.replaced, test.replaced))
+		}
+		must(t, os.Chown(filepath.Dir(path), test.dirOwner, test.dirOwner))
+		must(t, os.Chmod(filepath.Dir(path), test.dirMode))
+		must(t, safefile.Write(path, nil, true))
+		var file syscall.Stat_t
+		must(t, syscall.Stat(path, &file))
+		if int(file.Uid) != test.want || int(file.Gid) != test.want {
+			t.Errorf("%s: the owner is %d and the group %d, want %d", test.name, file.Uid, file.Gid, test.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
@@ -90,32 +91,57 @@ func unprivileged(t *testing.T, do func() error) error {
 	return <-done
 }
 
-// TestFilesOfRoot shows that root creates the files beside a store for the owner of the store.
+// TestFilesOfRoot shows that root creates a store and the files beside it for the owner of the store, else for the owner
+// of the directory.
 func TestFilesOfRoot(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can create files for another user")
 	}
-	path := filepath.Join(t.TempDir(), "plants.db")
-	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 	const owner = 4321
-	must(t, os.Chown(path, owner, owner))
-	for _, suffix := range []string{"-mark", "-ticket"} {
-		must(t, os.Remove(path+suffix))
-	}
-	e := sqlitetest.Open(t, sqlite.Config{Path: path, MustExist: true})
-	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1)))
-	files, err := filepath.Glob(path + "*")
+	source, backup := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "backup.db")
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: source}).Close())
+	_, err := backupfile.Backup(t.Context(), source, backup, nil)
 	must(t, err)
-	if len(files) != 5 { // the WAL and its index too
-		t.Errorf("files %q", files)
-	}
-	for _, file := range files {
-		var info unix.Stat_t
-		must(t, unix.Stat(file, &info))
-		if info.Uid != owner || info.Gid != owner {
-			t.Errorf("%s has the owner %d and the group %d, want %d", file, info.Uid, info.Gid, owner)
+	stored := func(t *testing.T, path string) {
+		must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+		must(t, os.Chown(path, owner, owner))
+		for _, suffix := range []string{"-mark", "-ticket"} {
+			must(t, os.Remove(path+suffix))
 		}
 	}
-	must(t, e.Close())
+	inDirectory := func(t *testing.T, path string) { must(t, os.Chown(filepath.Dir(path), owner, owner)) }
+	restore := func(t *testing.T, path string) {
+		_, err := backupfile.Restore(t.Context(), backup, path, true, nil)
+		must(t, err)
+	}
+	for name, steps := range map[string][]func(t *testing.T, path string){
+		"a command":           {stored},
+		"create":              {inDirectory},
+		"restore":             {inDirectory, restore},
+		"restore over a file": {stored, restore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "plants.db")
+			for _, step := range steps {
+				step(t, path)
+			}
+			e := sqlitetest.Open(t, sqlite.Config{Path: path})
+			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1)))
+			files, err := filepath.Glob(path + "*")
+			must(t, err)
+			if len(files) < 5 { // the WAL and its index too
+				t.Errorf("files %q", files)
+			}
+			for _, file := range files {
+				var info unix.Stat_t
+				must(t, unix.Stat(file, &info))
+				if info.Uid != owner || info.Gid != owner {
+					t.Errorf("%s has the owner %d and the group %d, want %d", file, info.Uid, info.Gid, owner)
+				}
+			}
+			must(t, e.Close())
+		})
+	}
 }

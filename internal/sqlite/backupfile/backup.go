@@ -174,7 +174,7 @@ func copyStore(
 	if history != (journal.History{}) {
 		m.History = history.String()
 	}
-	to, err := sqlite3.Open(temp)
+	to, err := sqlite3.OpenUnlocked(temp)
 	if err != nil {
 		return m, err
 	}

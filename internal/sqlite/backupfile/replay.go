@@ -25,7 +25,7 @@ var ErrOtherHistory = errors.New("the commit does not follow the content of the 
 
 // openReplay opens the file of a store without a WAL.
 func openReplay(path string) (r *Replay, err error) {
-	c, err := sqlite3.Open(path)
+	c, err := sqlite3.OpenUnlocked(path)
 	if err != nil {
 		return nil, err
 	}

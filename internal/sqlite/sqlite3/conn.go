@@ -75,12 +75,19 @@ func OpenReadOnly(path string) (*Conn, error) {
 // or a WAL is neither read nor rolled back. The caller closes the connection.
 // The error is an *Error.
 func OpenImmutable(path string) (*Conn, error) {
-	return open(immutableURI(path), defaultVFS, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
+	return open(fileURI(path, "immutable=1"), defaultVFS, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
 }
 
-// immutableURI returns a path as a URI filename (https://sqlite.org/uri.html).
-func immutableURI(path string) string {
-	uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: "immutable=1"}
+// OpenUnlocked opens the existing database file at path for reading and writing,
+// without SQLite's locks: no other connection may open the file until Close. The
+// error is an *Error.
+func OpenUnlocked(path string) (*Conn, error) {
+	return open(fileURI(path, "nolock=1"), defaultVFS, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_URI)
+}
+
+// fileURI returns a path as a URI filename (https://sqlite.org/uri.html).
+func fileURI(path, option string) string {
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: option}
 	return uri.String()
 }
 

@@ -309,3 +309,18 @@ func TestDescriptor(t *testing.T) {
 		must(t, c.Close())
 	}
 }
+
+// TestOpenUnlocked uses a file that another connection has locked.
+func TestOpenUnlocked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	other := mustOpen(t, path)
+	must(t, other.Exec("CREATE TABLE t (i INTEGER); BEGIN EXCLUSIVE"))
+	c, err := sqlite3.OpenUnlocked(path)
+	must(t, err)
+	must(t, c.Exec("PRAGMA journal_mode = OFF; INSERT INTO t VALUES (1)"))
+	must(t, c.Close())
+	if _, err := sqlite3.OpenUnlocked(path + ".none"); err == nil {
+		t.Error("OpenUnlocked created a file")
+	}
+}

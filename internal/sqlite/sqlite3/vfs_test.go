@@ -180,7 +180,7 @@ func TestShimReadOnly(t *testing.T) {
 			closeConn(t, writer) // checkpoints the WAL and removes it
 		}
 	}
-	immutable := openShim(t, immutableURI(path), readOnly|lib.SQLITE_OPEN_URI)
+	immutable := openShim(t, fileURI(path, "immutable=1"), readOnly|lib.SQLITE_OPEN_URI)
 	defer closeConn(t, immutable)
 	checkFilled(t, immutable)
 }
@@ -371,8 +371,8 @@ func descriptorsOf(t *testing.T, path string) (count int) {
 	return count
 }
 
-// TestImmutableURI shows that SQLite finds any path by its URI.
-func TestImmutableURI(t *testing.T) {
+// TestFileURI shows that SQLite finds any path by its URI.
+func TestFileURI(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"/a/b.db":        "file:/a/b.db?immutable=1",
@@ -381,7 +381,7 @@ func TestImmutableURI(t *testing.T) {
 		"a:b/c d%?#é.db": "file:a:b/c%20d%25%3F%23%C3%A9.db?immutable=1",
 		"/\xff.db":       "file:/%FF.db?immutable=1",
 	} {
-		if got := immutableURI(path); got != want {
+		if got := fileURI(path, "immutable=1"); got != want {
 			t.Errorf("%q: got %s, want %s", path, got, want)
 		}
 	}
