@@ -17,8 +17,8 @@ import (
 // SQLite's write lock is not fair, and it shows neither a server nor a move. So there are lock
 // files beside the database:
 //
-//   - The one server of the file locks FILE-serve until it ends. A restore locks FILE-serve
-//     and the write ticket before it replaces the file.
+//   - The one server of the file locks FILE-serve until it ends, and the file itself by LockFile.
+//     A restore locks FILE-serve and the write ticket before it replaces the file.
 //
 //   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
 //     it before each batch and waits for the command. Without the ticket, the server would
