@@ -43,7 +43,9 @@ func (d *directory) make(
 func (d *directory) clean(
 	_ context.Context, prefix string, isOurs func(name string) bool,
 ) (removed []string, err error) {
-	return safefile.RemoveAbandoned(d.path, func(name string) bool { return strings.HasPrefix(name, prefix) && isOurs(name) })
+	return safefile.RemoveAbandoned(d.path, func(name string) bool {
+		return strings.HasPrefix(name, prefix) && isOurs(name)
+	})
 }
 
 func (d *directory) list(_ context.Context, prefix string) (files []file, err error) {

@@ -56,7 +56,8 @@ func TestHardLink(t *testing.T) {
 	must(t, err)
 	alias, linked := filepath.Join(t.TempDir(), "alias.db"), filepath.Join(t.TempDir(), "backup.db")
 	must(t, os.Link(path, alias))
-	const want = " has 2 names (hard links), and only one may be used, because the WAL is beside it: remove the other names"
+	const want = " has 2 names (hard links), and only one may be used, because the WAL is beside it: " +
+		"remove the other names"
 	for _, errs := range []map[string]error{opens(t, alias, backup), reads(t, alias)} {
 		for name, err := range errs {
 			if err == nil || err.Error() != alias+want {

@@ -91,8 +91,8 @@ func unprivileged(t *testing.T, do func() error) error {
 	return <-done
 }
 
-// TestFilesOfRoot shows that root creates a store and the files beside it for the owner of the store, else for the owner
-// of the directory.
+// TestFilesOfRoot shows that root creates a store and the files beside it for the owner of the store, else for the
+// owner of the directory.
 func TestFilesOfRoot(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

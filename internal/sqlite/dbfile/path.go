@@ -3,6 +3,7 @@
 package dbfile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -114,10 +115,12 @@ func CheckBeside(path string, suffixes ...string) error {
 // checkOwner returns an error if the file with that suffix beside a store belongs to another user than the store.
 func checkOwner(path, suffix string) error {
 	var file, beside syscall.Stat_t
-	if syscall.Lstat(path+suffix, &beside) != nil { // the use of the file returns this error
+	switch err := syscall.Lstat(path+suffix, &beside); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if syscall.Lstat(path, &file) == nil && file.Uid == beside.Uid {
+	case err != nil:
+		return fmt.Errorf("stat %s: %w", path+suffix, err)
+	case syscall.Lstat(path, &file) == nil && file.Uid == beside.Uid:
 		return nil
 	}
 	if err := safefile.RefuseForeign(path+suffix, beside.Uid); err != nil {
