@@ -47,7 +47,9 @@ func (e *Engine) placeBeside(suffix string) error {
 	return nil
 }
 
-// checkPlaces returns an error if a file is no longer at its path.
+var errReplaced = errors.New("was replaced or removed after plantstore had opened it")
+
+// checkPlaces returns an error that wraps errReplaced if a file is no longer at its path.
 func (e *Engine) checkPlaces() error {
 	for i := range e.places {
 		p := &e.places[i]
@@ -55,7 +57,7 @@ func (e *Engine) checkPlaces() error {
 		switch err := syscall.Lstat(p.path, &now); {
 		case err == nil && now.Ino == p.file.Ino && now.Dev == p.file.Dev:
 		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			return fmt.Errorf("%s was replaced or removed after plantstore had opened it", p.path)
+			return fmt.Errorf("%s %w", p.path, errReplaced)
 		default:
 			return fmt.Errorf("stat %s: %w", p.path, err)
 		}
@@ -74,9 +76,13 @@ func (e *Engine) checkNotReplaced() error {
 
 // checkKept is checkPlaces after a write; its error wraps store.ErrBroken.
 func (e *Engine) checkKept() error {
-	if err := e.checkPlaces(); err != nil {
+	switch err := e.checkPlaces(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, errReplaced):
 		return fmt.Errorf("%w: %w; put the store's files back or restore a backup before you start plantstore again",
-			store.ErrBroken, err)
+			store.ErrRemoved, err)
+	default:
+		return fmt.Errorf("%w: %w", store.ErrBroken, err)
 	}
-	return nil
 }

@@ -63,7 +63,7 @@ func TestRemovedFiles(t *testing.T) {
 					return sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1))
 				},
 				"poll": func(e *sqlite.Engine) error { _, err := e.State(t.Context()); return err },
-				"stop": func(*sqlite.Engine) error { return store.ErrBroken }, // before anything noticed it
+				"stop": func(*sqlite.Engine) error { return store.ErrRemoved }, // before anything noticed it
 			} {
 				path := filepath.Join(t.TempDir(), "store", "plants.db")
 				must(t, os.Mkdir(filepath.Dir(path), 0o700))
@@ -71,8 +71,8 @@ func TestRemovedFiles(t *testing.T) {
 				must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1)))
 				lose(t, path)
 				err := call(e)
-				if !errors.Is(err, store.ErrBroken) {
-					t.Errorf("%s: got %v, want %v", use, err, store.ErrBroken)
+				if !errors.Is(err, store.ErrRemoved) {
+					t.Errorf("%s: got %v, want %v", use, err, store.ErrRemoved)
 				}
 				if isWrite := use == "create" || use == "replay"; errors.Is(err, store.ErrOutcomeUnknown) != isWrite {
 					t.Errorf("%s: got %v; of unknown outcome: %v", use, err, isWrite)

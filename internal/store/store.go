@@ -6,6 +6,7 @@ package store
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -181,4 +182,7 @@ var (
 	// ErrBroken means that the engine must not be used any more: the process has to
 	// end, and the next one recovers the store.
 	ErrBroken = errors.New("the store failed")
+	// ErrRemoved means that the files of the store were removed, renamed or replaced. It
+	// wraps ErrBroken.
+	ErrRemoved = fmt.Errorf("%w: its files have changed", ErrBroken)
 )

@@ -65,7 +65,7 @@ func newCredentials(ctx context.Context, engine Engine, verify VerifyJWT, o *out
 	return c, nil
 }
 
-// start starts the watcher. If a poll returns store.ErrBroken, the watcher calls broken and ends.
+// start starts the watcher. If a poll returns store.ErrRemoved, the watcher calls broken and ends.
 func (c *credentials) start(ctx context.Context, broken func(error)) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.watcher.Go(func() { c.watch(ctx, broken) }) // ends when close is called, which waits for it
@@ -81,7 +81,7 @@ func (c *credentials) watch(ctx context.Context, broken func(error)) {
 		case <-tick.C:
 		}
 		err := c.poll(ctx, time.Now().Add(-pollEvery/2))
-		if errors.Is(err, store.ErrBroken) {
+		if errors.Is(err, store.ErrRemoved) {
 			broken(err)
 			return
 		}

@@ -32,7 +32,7 @@ type Engine interface {
 	// Durability returns the guarantee of an acknowledgement. It is cheap.
 	Durability() store.Durability
 
-	// State returns the state that a server polls. It is cheap.
+	// State returns the state that a server polls. It is cheap. Its error wraps store.ErrRemoved if commits are lost.
 	State(ctx context.Context) (store.State, error)
 
 	// Tokens returns all tokens by ascending id, of every auth.Kind, including expired and revoked ones.

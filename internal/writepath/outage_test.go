@@ -348,12 +348,19 @@ func TestPollBroken(t *testing.T) {
 		e := &stub{}
 		s, log := loggedStore(t, e)
 		defer s.Close()
-		e.change(func(*stub) { e.err = fmt.Errorf("%w: no file", store.ErrBroken) })
+		e.change(func(*stub) { e.err = fmt.Errorf("%w: a read", store.ErrBroken) })
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		select {
+		case <-s.Broken():
+			t.Error("a failed read ended the store")
+		default:
+		}
+		e.change(func(*stub) { e.err = fmt.Errorf("%w: no file", store.ErrRemoved) })
 		<-s.Broken()
 		if err := s.Ready(); err == nil || err.Error() != "the store failed; see the log" {
 			t.Errorf("Ready: %v", err)
 		}
-		wantLines(t, log, `level=ERROR msg="store failed" error="the store failed: no file"`)
+		wantLines(t, log, `level=ERROR msg="store failed" error="the store failed: its files have changed: no file"`)
 	})
 }
 

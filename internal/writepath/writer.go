@@ -451,7 +451,7 @@ func (w *writer) longestCommit() (d time.Duration) {
 	return d
 }
 
-// pollBroken ends the writer after a poll that returned store.ErrBroken.
+// pollBroken ends the writer after a poll that returned store.ErrRemoved. Only a write finds out whether another error lasts.
 func (w *writer) pollBroken(err error) {
 	w.log.Error("store failed", "error", err)
 	w.fail()
