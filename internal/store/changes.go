@@ -77,8 +77,8 @@ type Tx interface {
 	// EndDeliveries makes at most that many pending deliveries to a webhook dead letters, and returns their number.
 	EndDeliveries(webhook int64, most int) (int64, error)
 
-	// RetryDead makes at most that many dead letters of a webhook due at once, as new deliveries, and returns their number;
-	// of one plant, unless it is nil.
+	// RetryDead makes at most that many dead letters of a webhook due at once, as new deliveries, and returns their
+	// number; of one plant, unless it is nil.
 	RetryDead(webhook int64, plant *int64, most int) (int64, error)
 
 	// DropDead is RetryDead for the removal of dead letters.

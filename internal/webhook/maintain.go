@@ -42,8 +42,8 @@ func (s *Sender) maintain() {
 	}
 }
 
-// EndRemoved makes the pending deliveries to removed webhooks dead letters. After each transaction it pauses for as long
-// as that took, because creates may have waited for it.
+// EndRemoved makes the pending deliveries to removed webhooks dead letters. After each transaction it pauses for as
+// long as that took, because creates may have waited for it.
 func EndRemoved(ctx context.Context, o Outbox, log *slog.Logger) {
 	var all int64
 	for {
