@@ -905,14 +905,16 @@ func TestDamagedStore(t *testing.T) {
 	r.must(m.Write(backup + backupfile.ManifestSuffix))
 	r.wantRestored(time.Time{}, 5)
 	_, got, err := r.restore(time.Time{})
-	fault := fmt.Sprintf("%s: the backup is damaged: plant %d does not match its digest", r.Service.to.location(newer), r.ids[1])
+	fault := fmt.Sprintf("%s: the backup is damaged: plant %d does not match its digest",
+		r.Service.to.location(newer), r.ids[1])
 	if err != nil || got.Segments != 1 || len(got.Faults) != 1 || got.Faults[0] != fault {
 		t.Errorf("restored %+v, %v; want the fault %q", got, err, fault)
 	}
 
 	store := filepath.Join(t.TempDir(), "p.db") // with the same damage
 	r.must(os.WriteFile(store, damaged, 0o600))
-	_, err = r.Service.to.make(t.Context(), store, r.names.nameAt(time.Now().Add(2*time.Second), scheduledEnd), progress)
+	newest := r.names.nameAt(time.Now().Add(2*time.Second), scheduledEnd)
+	_, err = r.Service.to.make(t.Context(), store, newest, progress)
 	want := fmt.Sprintf("the store is damaged: plant %d does not match its digest; no backup was made", r.ids[1])
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("backup of a damaged store: %v, want %s", err, want)

@@ -113,7 +113,8 @@ func New(c Config) (*Service, error) {
 		config: c, to: to, names: seriesOf(c.DB), store: store,
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
-		damaged: map[string]bool{}, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1, manifests: map[string]backupfile.Manifest{},
+		damaged: map[string]bool{}, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
+		manifests: map[string]backupfile.Manifest{},
 		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",

@@ -362,8 +362,8 @@ func TestListEnds(t *testing.T) {
 		"more without a token":        {[]string{one + more}, refused},
 		"more without a token, later": {[]string{one + more + token, more}, refused},
 		"neither":                     {[]string{one + two}, refused},
-		"an end without a meaning":    {[]string{one + "<IsTruncated>maybe</IsTruncated>"}, "the response is not from an S3 server"},
-		"a page that was cut":         {[]string{one + end + "<"}, "the response is not from an S3 server"},
+		"an end without a meaning":    {[]string{one + "<IsTruncated>maybe</IsTruncated>"}, "is not from an S3 server"},
+		"a page that was cut":         {[]string{one + end + "<"}, "is not from an S3 server"},
 	} {
 		page := atomic.Int64{}
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -106,8 +106,8 @@ func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error
 	return err
 }
 
-// contentMD5 returns the header with the MD5 of a body. A bucket with Object Lock and a default retention stores nothing
-// without it or an additional checksum, which some servers do not support
+// contentMD5 returns the header with the MD5 of a body. A bucket with Object Lock and a default retention stores
+// nothing without it or an additional checksum, which some servers do not support
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html). X-Amz-Content-Sha256 is none.
 func contentMD5(sum []byte) http.Header {
 	return http.Header{"Content-Md5": {base64.StdEncoding.EncodeToString(sum)}}
