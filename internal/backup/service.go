@@ -115,7 +115,7 @@ func New(c Config) (*Service, error) {
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		damaged: map[string]bool{}, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
 		manifests: map[string]backupfile.Manifest{},
-		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
