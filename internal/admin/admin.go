@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -27,6 +28,7 @@ type Config struct {
 	Engine Engine           // required; the caller closes it after the Service
 	Store  *writepath.Store // required by Import; scans pause while it creates plants, State has its readiness
 	Log    *slog.Logger     // nil: no log
+	Audit  *audit.Recorder  // receives imports; nil: none
 
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 

@@ -64,10 +64,6 @@ type Engine interface {
 	// a server does not need.
 	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
 
-	// AppendAudit appends entries in one transaction. It works even while a move makes the store read-only, unless the
-	// move fills the store.
-	AppendAudit(ctx context.Context, events ...audit.Event) error
-
 	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it, in one transaction:
 	// the caller limits them to store.ChangeMax. It returns 0 if they are removed already. The error wraps
 	// store.ErrAuditFault if the log has no such entry.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
@@ -100,26 +99,15 @@ func (l *imports) trim() {
 	}
 }
 
-// recordImport appends an entry to the audit log, even after ctx has ended.
-func (s *Service) recordImport(
-	ctx context.Context, name string, by audit.Origin, result string, c importer.Counts,
-) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
-	defer cancel()
-	count := func(key string, n int64) audit.Detail {
-		return audit.Detail{Key: key, Value: strconv.FormatInt(n, 10)}
-	}
-	err := s.engine.AppendAudit(ctx, audit.Event{
-		Time: time.Now(), Action: audit.PlantsImport, Origin: by, Details: []audit.Detail{
-			{Key: "file", Value: name},
-			{Key: "result", Value: result},
-			count("created", c.Created), count("existing", c.Existing),
-			count("conflicting", c.Conflicting), count("invalid", c.Invalid),
-		},
-	})
-	if err != nil {
-		s.log.Error("the audit log has no entry about an import", "error", err)
-	}
+// recordImport records an import in the audit log. The first one of a credential has its entry before its response.
+func (s *Service) recordImport(ctx context.Context, name string, by audit.Origin, result string, c importer.Counts) {
+	s.config.Audit.Collect(audit.Event{
+		Time: time.Now(), Action: audit.PlantsImport, Origin: by,
+		Details: []audit.Detail{{Key: "result", Value: result}, {Key: "file", Value: name}},
+	},
+		audit.Sum{Key: "created", N: c.Created}, audit.Sum{Key: "existing", N: c.Existing},
+		audit.Sum{Key: "conflicting", N: c.Conflicting}, audit.Sum{Key: "invalid", N: c.Invalid})
+	s.config.Audit.Flush(context.WithoutCancel(ctx))
 }
 
 // importError returns the error for a client after the end of an import; nil if it is complete. The log has the cause

@@ -62,6 +62,7 @@ type harness struct {
 	url     string // of the API
 	secret  string // of a token with the scope plants:read
 	admins  string // of a token with the scope admin
+	audited func() // writes the counted events to the audit log; no request may follow
 	log     syncBuffer
 	client  http.Client
 	router  routers.Router // of the API document
@@ -105,8 +106,10 @@ func start(t testing.TB, s setup) *harness {
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
+	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
+	h.audited = sync.OnceFunc(recorder.Close)
 	if h.service, err = admin.New(admin.Config{
-		Engine: engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
+		Engine: engine, Audit: recorder, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
 		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
 		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
@@ -116,6 +119,7 @@ func start(t testing.TB, s setup) *harness {
 	t.Cleanup(func() {
 		stop()
 		h.service.Close()
+		h.audited()
 		if h.backups != nil {
 			h.backups.Close()
 		}

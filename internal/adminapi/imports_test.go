@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -575,6 +577,48 @@ func TestImportsAtOnce(t *testing.T) {
 	}
 	if got := strings.Count(other.get("/imports").body, `"id"`); got != 10 {
 		t.Errorf("the server keeps %d imports, want 10", got)
+	}
+}
+
+// A credential that imports again and again fills neither the audit log nor the list of imports: the log has its first
+// import, and one entry a minute with the sums of the others.
+func TestImportsAreCollected(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	c, other := h.importing("flood", 0), h.importing("nursery", 0)
+	other.put("/imports/own?name=own.csv", mixedFile)
+	h.checkEntry("nursery", "conflicting=0 created=4 existing=0 file=own.csv invalid=1 result=complete")
+	const imports = 50
+	for i := range imports {
+		target := fmt.Sprintf("/imports/n%d?name=%[1]d.csv&on_conflict=report", i)
+		got := c.put(target, fmt.Sprintf("id,name\n%d,A\nx,\n", i+100))
+		if got.status != 200 {
+			t.Fatalf("got %+v", got)
+		}
+	}
+	h.audited()
+	q := admin.AuditQuery{Limit: 100, Actor: "flood", Action: string(audit.PlantsImport)}
+	page, err := h.service.Audit(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(page.Entries); n < 2 || n > 10 { // two, or more if the minute ends several times
+		t.Errorf("got %d entries, want two", n)
+	}
+	sums := map[string]int{}
+	for _, e := range page.Entries {
+		for _, d := range e.Details {
+			n, err := strconv.Atoi(d.Value)
+			if slices.Contains([]string{"count", "created", "invalid"}, d.Key) && err == nil {
+				sums[d.Key] += n
+			}
+		}
+	}
+	if want := map[string]int{"count": imports - 1, "created": imports, "invalid": imports}; !maps.Equal(sums, want) {
+		t.Errorf("got the sums %v, want %v", sums, want)
+	}
+	if v, err := h.service.VerifyAudit(t.Context(), audit.Link{}); err != nil || !v.Whole {
+		t.Errorf("verification: got %+v, %v", v, err)
 	}
 }
 

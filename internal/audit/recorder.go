@@ -18,12 +18,12 @@ import (
 // The limits of a Recorder.
 const (
 	pendingMax  = 1000 // events that wait for the store
-	refusalsMax = 1000 // refusals that are counted at the same time
+	talliesMax  = 1000 // series that are counted at the same time
 	signInsMax  = 500  // sign-ins that are remembered with the scope admin, and as many without it
 	networksMax = 50   // of these, networks of one actor
 	consoleMax  = 100  // sign-ins of one actor to the console in an hour, without the scope admin
 
-	refusalsEvery = time.Minute
+	collectEvery  = time.Minute
 	signInEvery   = time.Hour
 	appendTimeMax = 5 * time.Second
 )
@@ -34,12 +34,12 @@ type Recorder struct {
 	appendTo func(ctx context.Context, events ...Event) error // AppendAudit of an engine
 	log      *slog.Logger
 
-	mu       sync.Mutex // guards the fields below
-	pending  []Event
-	console  *limit.Buckets[Actor] // has a lock of its own
-	lost     int                   // events that exceeded a limit
-	refusals map[refusal]*tally
-	signIns  map[signIn]time.Time // the last entry of each
+	mu      sync.Mutex // guards the fields below
+	pending []Event
+	console *limit.Buckets[Actor] // has a lock of its own
+	lost    int                   // events that exceeded a limit
+	tallies map[series]*tally
+	signIns map[signIn]time.Time // the last entry of each
 
 	failing  atomic.Bool    // the last attempt failed, so the ticker makes the next one
 	flushing sync.Mutex     // held by the goroutine that appends
@@ -48,18 +48,25 @@ type Recorder struct {
 	running  sync.WaitGroup // of the goroutine
 }
 
-// refusal is a scope that the credential of an actor lacks, or a way to sign in that failed.
-type refusal struct {
+// series are the events that Collect adds up.
+type series struct {
 	actor  Actor
 	action Action
-	detail Detail
+	first  Detail
 }
 
-// tally counts the requests with one refusal.
+// tally has the events of a series since its last entry.
 type tally struct {
-	first time.Time
 	count int
-	last  Origin // of the last request
+	since time.Time // of the first one
+	last  Event
+	sums  []Sum
+}
+
+// Sum is a number of an event. Collect adds it up.
+type Sum struct {
+	Key string // of a detail
+	N   int64
 }
 
 // signIn is an actor in a network. A stolen credential usually comes from a new network.
@@ -73,7 +80,7 @@ type signIn struct {
 // closes the Recorder. log must not be nil.
 func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log *slog.Logger) *Recorder {
 	r := &Recorder{
-		appendTo: appendTo, log: log, refusals: map[refusal]*tally{}, signIns: map[signIn]time.Time{},
+		appendTo: appendTo, log: log, tallies: map[series]*tally{}, signIns: map[signIn]time.Time{},
 		console: limit.NewBuckets[Actor](consoleMax, consoleMax, time.Hour, signInsMax),
 		wake:    make(chan struct{}, 1), stop: make(chan struct{}),
 	}
@@ -85,16 +92,21 @@ func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log 
 func (r *Recorder) Record(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.add(e, pendingMax)
+	r.addBelow(pendingMax, e)
 }
 
-// add adds an event, unless most events are pending, and wakes the goroutine. The caller has locked mu.
-func (r *Recorder) add(e Event, most int) {
+// addBelow adds an event, unless so many are pending. The caller has locked mu.
+func (r *Recorder) addBelow(most int, e Event) {
 	if len(r.pending) < most {
-		r.pending = append(r.pending, e)
+		r.add(e)
 	} else {
 		r.lost++
 	}
+}
+
+// add adds an event, and wakes the goroutine. The caller has locked mu.
+func (r *Recorder) add(e Event) {
+	r.pending = append(r.pending, e)
 	r.signal()
 }
 
@@ -105,35 +117,73 @@ func (r *Recorder) signal() {
 	}
 }
 
-// ScopeRefused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor
-// and scope.
-func (r *Recorder) ScopeRefused(by Origin, scope string) {
-	r.tally(refusal{by.Actor, ScopeRefused, Detail{"scope", scope}}, by)
-}
-
-// SignInRefused counts a failed sign-in to the console by its way: token or oidc. Each minute with such sign-ins adds
-// one entry per actor and way.
-func (r *Recorder) SignInRefused(by Origin, way string) {
-	r.tally(refusal{by.Actor, SignInRefused, Detail{"console", way}}, by)
-}
-
-func (r *Recorder) tally(key refusal, by Origin) {
+// Collect records an event that any client can cause again and again. It appends the first one soon, and counts further
+// ones with the same actor, action and first detail. Each minute appends the last of them, with their count, the time
+// of the first, and their sums, until a minute has none. The sums of a series have the same keys.
+func (r *Recorder) Collect(e Event, sums ...Sum) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.refusals[key]
+	key := series{e.Actor, e.Action, e.Details[0]}
+	c := r.tallies[key]
 	if c == nil {
-		if len(r.refusals) >= refusalsMax {
+		if len(r.tallies) >= talliesMax {
 			r.lost++
 			return
 		}
-		c = &tally{first: time.Now()}
-		r.refusals[key] = c
+		c = &tally{}
+		r.tallies[key] = c
+		if len(r.pending) < pendingMax/2 {
+			r.add(e.with(sums))
+			return
+		}
+	}
+	if c.count == 0 {
+		c.since, c.sums = e.Time, make([]Sum, len(sums))
 	}
 	c.count++
-	c.last = by
+	c.last = e
+	for i, sum := range sums {
+		c.sums[i] = Sum{sum.Key, c.sums[i].N + sum.N}
+	}
+}
+
+// with returns the event with further details.
+func (e Event) with(sums []Sum, more ...Detail) Event {
+	e.Details = append(slices.Clone(e.Details), more...)
+	for _, sum := range sums {
+		e.Details = append(e.Details, Detail{sum.Key, strconv.FormatInt(sum.N, 10)})
+	}
+	return e
+}
+
+// addCounted adds an event for each series that has counted some, unless so many are pending: it then counts on. It
+// forgets the other series.
+func (r *Recorder) addCounted(most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if r.lost > 0 && len(r.pending) <= pendingMax {
+		r.add(Event{Time: now, Action: EventsLost, Details: []Detail{{"count", strconv.Itoa(r.lost)}}})
+		r.lost = 0
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(r.tallies), series.compare) {
+		switch c := r.tallies[key]; {
+		case c.count == 0:
+			delete(r.tallies, key)
+		case len(r.pending) < most:
+			c.last.Time = now
+			r.add(c.last.with(c.sums, Detail{"count", strconv.Itoa(c.count)}, Detail{"since", c.since.UTC().Format(TimeFormat)}))
+			*c = tally{}
+		}
+	}
+}
+
+func (s series) compare(other series) int {
+	return cmp.Or(cmp.Compare(s.actor.Name, other.actor.Name), cmp.Compare(s.actor.ID, other.actor.ID),
+		cmp.Compare(s.action, other.action), cmp.Compare(s.first.Value, other.first.Value))
 }
 
 // SignedIn records the first use of a credential in an hour from a network. With details it records every use: a
@@ -167,7 +217,7 @@ func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 	if !admin {
 		most = pendingMax / 2
 	}
-	r.add(Event{Time: now, Action: SignIn, Origin: by, Details: details}, most)
+	r.addBelow(most, Event{Time: now, Action: SignIn, Origin: by, Details: details})
 }
 
 // hasRoom removes old sign-ins, and reports whether a new one is within the limits. The caller has locked mu.
@@ -188,7 +238,7 @@ func (r *Recorder) hasRoom(key signIn, now time.Time) bool {
 }
 
 func (r *Recorder) run() {
-	tick := time.NewTicker(refusalsEvery)
+	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -199,42 +249,23 @@ func (r *Recorder) run() {
 				continue
 			}
 		case <-tick.C:
-			r.countRefusals()
+			r.addCounted(pendingMax / 2)
 		}
 		r.Flush(context.Background())
 	}
 }
 
-// countRefusals makes events of the counted refusals.
-func (r *Recorder) countRefusals() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	keys := slices.SortedFunc(maps.Keys(r.refusals), func(a, b refusal) int {
-		return cmp.Or(cmp.Compare(a.actor.Name, b.actor.Name), cmp.Compare(a.actor.ID, b.actor.ID),
-			cmp.Compare(a.action, b.action), cmp.Compare(a.detail.Value, b.detail.Value))
-	})
-	for _, key := range keys {
-		c := r.refusals[key]
-		r.add(Event{Time: now, Action: key.action, Origin: c.last, Details: []Detail{
-			key.detail, {"count", strconv.Itoa(c.count)}, {"since", c.first.UTC().Format(TimeFormat)},
-		}}, pendingMax/2)
-	}
-	clear(r.refusals)
-}
-
 // Flush appends the pending events. It returns after at most 5 seconds. After a failure it logs the reason, and the
 // next call tries again.
 func (r *Recorder) Flush(ctx context.Context) {
+	if r == nil {
+		return
+	}
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	r.mu.Lock()
-	events, lost := slices.Clone(r.pending), r.lost
+	events := slices.Clone(r.pending)
 	r.mu.Unlock()
-	count := len(events)
-	if lost > 0 {
-		events = append(events, Event{Time: time.Now(), Action: EventsLost, Details: []Detail{{"count", strconv.Itoa(lost)}}})
-	}
 	if len(events) == 0 {
 		return
 	}
@@ -249,19 +280,18 @@ func (r *Recorder) Flush(ctx context.Context) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending = slices.Delete(r.pending, 0, count)
-	r.lost -= lost
+	r.pending = slices.Delete(r.pending, 0, len(events))
 	if len(r.pending) > 0 { // run ignored their signal if the previous attempt had failed
 		r.signal()
 	}
 }
 
-// Close appends the pending events and the counted refusals, and ends the goroutine. Events that the store refuses are
+// Close appends the pending and the counted events, and ends the goroutine. Events that the store refuses are
 // lost. No other call may run during Close or after it.
 func (r *Recorder) Close() {
 	close(r.stop)
 	r.running.Wait()
-	r.countRefusals()
+	r.addCounted(pendingMax + talliesMax)
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeMax)
 	defer cancel()
 	r.Flush(ctx)

@@ -71,7 +71,7 @@ func check(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// TestRecorder records events, sign-ins and refusals.
+// TestRecorder records events and sign-ins.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,22 +102,59 @@ func TestRecorder(t *testing.T) {
 		r.SignedIn(from("a", "2001:db8::3"), false)
 		check(t, "after an hour", s.take(), "admin.sign_in a 2001:db8::3")
 
+		r.Close()
+	})
+}
+
+// TestRecorderCollects records events that clients cause again and again: one at once, and then one each minute. They
+// have the counts and sums of all.
+func TestRecorderCollects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		r := audit.NewRecorder(s.append, slog.New(slog.DiscardHandler))
+		minute := func() {
+			<-time.After(time.Minute)
+			synctest.Wait()
+		}
 		<-time.After(time.Second)
 		for i := range 5 {
-			r.ScopeRefused(from("b", fmt.Sprint(i)), "admin")
-			r.ScopeRefused(from("a", fmt.Sprint(i)), "plants:create")
+			collect(r, "export", from("a", fmt.Sprint(i)), "result=complete", int64(i))
+			collect(r, "export", from("b", fmt.Sprint(i)), "result=complete", 1)
 		}
-		r.ScopeRefused(from("a", "9"), "admin")
-		check(t, "refusals within a minute", s.take())
-		<-time.After(time.Minute)
-		check(t, "refusals after a minute", s.take(), "scope.refused a 9 scope=admin count=1",
-			"scope.refused a 4 scope=plants:create count=5", "scope.refused b 4 scope=admin count=5")
-		<-time.After(time.Minute)
-		check(t, "no refusals", s.take())
-
-		r.ScopeRefused(from("a", "1"), "admin")
+		collect(r, "export", from("a", "9"), "result=failed", 7)
+		collect(r, "import", from("a", "9"), "result=complete", 7)
+		check(t, "at once", s.take(), "export a 0 result=complete plants=0", "export b 0 result=complete plants=1",
+			"export a 9 result=failed plants=7", "import a 9 result=complete plants=7")
+		minute()
+		check(t, "after a minute", s.take(), "export a 4 result=complete count=4 plants=10",
+			"export b 4 result=complete count=4 plants=4")
+		collect(r, "export", from("a", "1"), "result=complete", 2)
+		check(t, "in the next minute", s.take())
+		minute()
+		check(t, "after two minutes", s.take(), "export a 1 result=complete count=1 plants=2")
+		minute()
+		check(t, "without events", s.take())
+		collect(r, "export", from("a", "1"), "result=complete", 2)
+		check(t, "again", s.take(), "export a 1 result=complete plants=2")
+		collect(r, "export", from("a", "2"), "result=complete", 2)
 		r.Close()
-		check(t, "refusals at the end", s.take(), "scope.refused a 1 scope=admin count=1")
+		check(t, "at the end", s.take(), "export a 2 result=complete count=1 plants=2")
+	})
+}
+
+// collect records an event with a number of plants.
+func collect(r *audit.Recorder, action audit.Action, by audit.Origin, detail string, plants int64) {
+	key, value, _ := strings.Cut(detail, "=")
+	r.Collect(audit.Event{
+		Time: time.Now(), Action: action, Origin: by, Details: []audit.Detail{{Key: key, Value: value}},
+	}, audit.Sum{Key: "plants", N: plants})
+}
+
+// refuse records a refused scope.
+func refuse(r *audit.Recorder, by audit.Origin) {
+	r.Collect(audit.Event{
+		Time: time.Now(), Action: audit.ScopeRefused, Origin: by, Details: []audit.Detail{{Key: "scope", Value: "admin"}},
 	})
 }
 
@@ -132,7 +169,7 @@ func TestRecorderKeepsEvents(t *testing.T) {
 			r.Record(audit.Event{Action: audit.Action(fmt.Sprint(i))})
 		}
 		for i := range 1003 {
-			r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
+			refuse(r, from(fmt.Sprint(i), ""))
 		}
 		check(t, "while the store accepts none", s.take())
 		if !strings.Contains(log.String(), `level=WARN msg="could not append to the audit log; `+
@@ -145,8 +182,14 @@ func TestRecorderKeepsEvents(t *testing.T) {
 		s.fail(nil)
 		<-time.After(time.Minute)
 		got := s.take()
-		if len(got) != 1001 || got[0] != "0  " || got[999] != "999  " || got[1000] != "audit.lost   count=1008" {
+		if len(got) != 1001 || got[0] != "0  " || got[999] != "999  " || got[1000] != "audit.lost   count=8" {
 			t.Errorf("%d events, %q … %q", len(got), got[0], got[len(got)-1])
+		}
+		for range 2 {
+			<-time.After(time.Minute)
+		}
+		if got = s.take(); len(got) != 1000 || got[0] != "scope.refused 0  scope=admin count=1" {
+			t.Errorf("%d refusals, %q", len(got), got[:min(len(got), 1)])
 		}
 		calls := s.calls
 		r.Flush(t.Context())
@@ -207,18 +250,20 @@ func TestRecorderBoundsSignIns(t *testing.T) {
 				signIn(fmt.Sprint(i), "192.0.2.1", false)
 			}
 		}
-		if got := s.take(); len(got) != 451 || got[1] != "audit.lost   count=950" {
-			t.Errorf("%d entries of other actors, %q", len(got), got[:min(len(got), 2)])
+		if n := len(s.take()); n != 450 {
+			t.Errorf("%d entries of other actors, want 450", n)
 		}
 		for range 101 {
 			r.SignedIn(from("0", "192.0.2.1"), false, audit.Detail{Key: "console", Value: "token"})
 			synctest.Wait()
 		}
-		if got := s.take(); len(got) != 101 || got[0] != "admin.sign_in 0 192.0.2.1 console=token" {
-			t.Errorf("%d entries of sign-ins to the console, want 100 and audit.lost", len(got))
+		if got := s.take(); len(got) != 100 || got[0] != "admin.sign_in 0 192.0.2.1 console=token" {
+			t.Errorf("%d entries of sign-ins to the console, want 100", len(got))
 		}
 		signIn("operator", "192.0.2.1", true)
-		check(t, "with the scope admin", s.take(), "admin.sign_in operator 192.0.2.1", "audit.lost   count=1")
+		check(t, "with the scope admin", s.take(), "admin.sign_in operator 192.0.2.1")
+		<-time.After(time.Minute)
+		check(t, "after a minute", s.take(), "audit.lost   count=953")
 		<-time.After(time.Hour)
 		for range 2 { // the old ones are forgotten
 			signIn("1000", "", false)
@@ -239,15 +284,15 @@ func TestRecorderKeepsAdministrators(t *testing.T) {
 			r.SignedIn(from(fmt.Sprint("reader", i), "192.0.2.1"), false, audit.Detail{Key: "console", Value: "token"})
 		}
 		for i := range 600 {
-			r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
+			refuse(r, from(fmt.Sprint(i), ""))
 		}
-		<-time.After(time.Minute) // counts the refusals
+		<-time.After(time.Minute) // counts the lost ones
 		synctest.Wait()           // for the attempt at the same time
 		r.SignedIn(from("operator", "192.0.2.1"), true)
 		s.fail(nil)
 		<-time.After(time.Minute)
 		got := s.take()
-		if len(got) != 502 || got[500] != "admin.sign_in operator 192.0.2.1" || got[501] != "audit.lost   count=700" {
+		if len(got) != 502 || got[500] != "audit.lost   count=100" || got[501] != "admin.sign_in operator 192.0.2.1" {
 			t.Errorf("%d events, %q", len(got), got[max(0, len(got)-2):])
 		}
 		r.Close()
@@ -265,7 +310,7 @@ func TestRecorderRace(t *testing.T) {
 			for range 100 {
 				r.Record(audit.Event{Action: "x"})
 				r.SignedIn(from(fmt.Sprint(i), ""), true)
-				r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
+				refuse(r, from(fmt.Sprint(i), ""))
 			}
 		})
 	}
@@ -275,9 +320,12 @@ func TestRecorderRace(t *testing.T) {
 	got := slices.DeleteFunc(s.events, func(e string) bool { return e == "x  " })
 	check(t, "events", got,
 		"admin.sign_in 0 ", "admin.sign_in 1 ", "admin.sign_in 2 ", "admin.sign_in 3 ",
-		"scope.refused 0  scope=admin count=100", "scope.refused 1  scope=admin count=100",
-		"scope.refused 2  scope=admin count=100", "scope.refused 3  scope=admin count=100")
+		"scope.refused 0  scope=admin", "scope.refused 0  scope=admin count=99",
+		"scope.refused 1  scope=admin", "scope.refused 1  scope=admin count=99",
+		"scope.refused 2  scope=admin", "scope.refused 2  scope=admin count=99",
+		"scope.refused 3  scope=admin", "scope.refused 3  scope=admin count=99")
 	var none *audit.Recorder
 	none.SignedIn(from("a", ""), true)
-	none.ScopeRefused(from("a", ""), "admin")
+	refuse(none, from("a", ""))
+	none.Flush(t.Context())
 }

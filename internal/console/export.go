@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
@@ -33,12 +32,11 @@ func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal
 	if err != nil {
 		result = "interrupted"
 	}
-	by := server.OriginOf(w, r, principal)
-	c.Audit.Record(audit.Event{Time: c.now(), Action: audit.PlantsExport, Origin: by, Details: []audit.Detail{
-		{Key: "file", Value: "console"},
-		{Key: "result", Value: result},
-		{Key: "plants", Value: strconv.FormatInt(plants, 10)},
-	}})
+	c.Audit.Collect(audit.Event{
+		Time: c.now(), Action: audit.PlantsExport, Origin: server.OriginOf(w, r, principal), Details: []audit.Detail{
+			{Key: "result", Value: result}, {Key: "file", Value: "console"},
+		},
+	}, audit.Sum{Key: "plants", N: plants})
 	if err != nil {
 		panic(http.ErrAbortHandler) // the browser must not keep an incomplete file
 	}

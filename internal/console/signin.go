@@ -102,7 +102,9 @@ func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.
 	if by.TokenID == 0 {
 		origin.Actor.ID = ""
 	}
-	c.Audit.SignInRefused(origin, way)
+	c.Audit.Collect(audit.Event{
+		Time: c.now(), Action: audit.SignInRefused, Origin: origin, Details: []audit.Detail{{Key: "console", Value: way}},
+	})
 }
 
 var errBadCredential = plant.Errorf(plant.CodeCredentialInvalid, "This token or code is not valid. "+

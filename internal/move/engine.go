@@ -19,7 +19,8 @@ type Store interface {
 	// Tokens is as in writepath.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
-	// AppendAudit is as in admin.Engine.
+	// AppendAudit appends entries in one transaction. It works even while a move
+	// makes the store read-only, unless the move fills the store.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// Plants returns plants with ids between from and to, both included, by

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -13,7 +14,10 @@ func (h *handler) recordAccess(rec *responseRecorder, r *http.Request, principal
 	switch {
 	case principal == (auth.Principal{}): // authorize returns one with an error only if it lacks the scope
 	case err != nil:
-		h.audit.ScopeRefused(h.originOf(rec, r, principal), rec.scope.String())
+		h.audit.Collect(audit.Event{
+			Time: time.Now(), Action: audit.ScopeRefused, Origin: h.originOf(rec, r, principal),
+			Details: []audit.Detail{{Key: "scope", Value: rec.scope.String()}},
+		})
 	case h.guard != nil:
 		h.audit.SignedIn(h.originOf(rec, r, principal), principal.Scopes.Has(auth.ScopeAdmin))
 	}

@@ -32,7 +32,8 @@ func TestRefusedScopeIsRecorded(t *testing.T) {
 		id, secret string
 		want       int
 	}{
-		{"first", secret, 403}, {"last", secret, 403}, {"valid", h.token, 200}, {"unknown", auth.Mint(), 401},
+		{"first", secret, 403}, {"second", secret, 403}, {"last", secret, 403},
+		{"valid", h.token, 200}, {"unknown", auth.Mint(), 401},
 	} {
 		got := h.send(message(post, body, "Authorization: Bearer "+request.secret, "X-Request-Id: "+request.id,
 			"Content-Type: application/json"))
@@ -42,14 +43,17 @@ func TestRefusedScopeIsRecorded(t *testing.T) {
 	}
 	h.stop()
 	recorder.Close()
-	want := []audit.Event{{
-		Action: audit.ScopeRefused,
-		Origin: audit.Origin{
-			Actor:   audit.Actor{Kind: audit.Token, ID: "3", Name: "reader"},
-			Address: "127.0.0.1", RequestID: "last",
-		},
-		Details: []audit.Detail{{Key: "scope", Value: "plants:create"}, {Key: "count", Value: "2"}},
-	}}
+	refused := func(id string, count ...audit.Detail) audit.Event {
+		return audit.Event{
+			Action: audit.ScopeRefused,
+			Origin: audit.Origin{
+				Actor:   audit.Actor{Kind: audit.Token, ID: "3", Name: "reader"},
+				Address: "127.0.0.1", RequestID: id,
+			},
+			Details: append([]audit.Detail{{Key: "scope", Value: "plants:create"}}, count...),
+		}
+	}
+	want := []audit.Event{refused("first"), refused("last", audit.Detail{Key: "count", Value: "2"})}
 	ignored := cmpopts.IgnoreFields(audit.Event{}, "Time")
 	since := cmpopts.IgnoreSliceElements(func(d audit.Detail) bool { return d.Key == "since" })
 	if diff := cmp.Diff(want, events, ignored, since); diff != "" {

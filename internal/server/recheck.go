@@ -64,12 +64,10 @@ func (h *handler) watch(
 		if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
 			rec.reason, reason = invalid.Reason, invalid.Reason
 		}
-		if h.audit != nil {
-			h.audit.Record(audit.Event{
-				Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
-				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.Path}, {Key: "reason", Value: reason}},
-			})
-		}
+		h.audit.Collect(audit.Event{
+			Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
+			Details: []audit.Detail{{Key: "reason", Value: reason}, {Key: "request", Value: r.Method + " " + rec.route.Path}},
+		})
 		rec.ending.end(cause)
 		cancel(cause)
 		return

@@ -153,10 +153,10 @@ func TestRequestEndsWithItsCredential(t *testing.T) {
 	reasons := map[string]bool{}
 	for _, e := range ended() {
 		request := audit.Detail{Key: "request", Value: "GET /wait"}
-		if e.Details[0] != request || e.Address != "127.0.0.1" || e.RequestID == "" {
+		if e.Details[1] != request || e.Address != "127.0.0.1" || e.RequestID == "" {
 			t.Errorf("got %+v", e)
 		}
-		reasons[e.Actor.Name+": "+e.Details[1].Value] = true
+		reasons[e.Actor.Name+": "+e.Details[0].Value] = true
 	}
 	want := map[string]bool{
 		"revoked: revoked": true, "expired: expired": true, "one: jwt: its jti is revoked": true,

@@ -17,7 +17,7 @@ func (c *Changes) AuditRows(ctx context.Context, after int64, limit int) ([]audi
 	return read(ctx, c, func(r Reader) ([]audit.Row, error) { return r.AuditRows(after, limit) })
 }
 
-// AppendAudit implements admin.Engine.
+// AppendAudit implements move.Store.
 func (c *Changes) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return c.Write(ctx, func(tx Tx) error {
 		now, err := tx.MoveState()

@@ -33,7 +33,6 @@ type Engine interface {
 	) (fresh, old auth.Token, err error)
 	RevokeTokens(ctx context.Context, selector store.Selector, at time.Time, by audit.Origin) ([]auth.Token, error)
 	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
-	AppendAudit(ctx context.Context, events ...audit.Event) error
 	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
 	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
 	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
@@ -48,6 +47,7 @@ type Engine interface {
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 
 	// A move (move.Source and move.Destination).
+	AppendAudit(ctx context.Context, events ...audit.Event) error
 	Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error)
 	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
 	Totals(ctx context.Context) (t store.Totals, known bool, err error)
