@@ -78,6 +78,7 @@ func New(c Config) (*Service, error) {
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
 		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
+		imports: imports{rejectsMax: rejectsKeptMax},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

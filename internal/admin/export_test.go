@@ -14,3 +14,6 @@ func (s *Service) ExpireLastBackup() {
 
 // SetRejectsMax sets the largest number of rejects of an import.
 func (s *Service) SetRejectsMax(n int) { s.rejectsMax = n }
+
+// SetRejectsKept sets the largest number of bytes of the rejects of ended imports.
+func (s *Service) SetRejectsKept(bytes int) { s.imports.rejectsMax = bytes }

@@ -89,15 +89,39 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 		fault.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid)
 }
 
-// trim removes the import that ended first if there are too many besides the running ones. The caller has locked mu.
+// trim removes ended imports above the limits. The caller has locked mu.
 func (l *imports) trim() {
-	ended := slices.Clone(l.list)
-	ended = slices.DeleteFunc(ended, func(j *importJob) bool { return j.state.State == JobRunning })
-	if len(ended) > importsKept {
-		first := slices.MinFunc(ended, func(a, b *importJob) int { return a.state.EndedAt.Compare(b.state.EndedAt) })
-		l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j == first })
+	for l.removeAbove(importsKept, importsKeptMax, func(*importJob) int { return 1 }) ||
+		l.removeAbove(l.rejectsMax, l.rejectsMax, (*importJob).rejectsBytes) {
 	}
 }
+
+// removeAbove removes the oldest ended import of the credential with the most if its sum of sizes is above own, or that
+// of all credentials is above all. So no credential removes the results of another one that has fewer.
+func (l *imports) removeAbove(own, all int, size func(*importJob) int) bool {
+	of, sum, most := map[int64]int{}, 0, 0
+	for _, j := range l.list {
+		if j.state.State != JobRunning {
+			of[j.owner] += size(j)
+			sum += size(j)
+			most = max(most, of[j.owner])
+		}
+	}
+	if most <= own && sum <= all {
+		return false
+	}
+	var first *importJob
+	for _, j := range l.list {
+		if j.state.State != JobRunning && of[j.owner] == most &&
+			(first == nil || j.state.EndedAt.Before(first.state.EndedAt)) {
+			first = j
+		}
+	}
+	l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j == first })
+	return true
+}
+
+func (j *importJob) rejectsBytes() int { return j.rejects.rowsFile.Len() + j.rejects.reportFile.Len() }
 
 // recordImport records an import in the audit log. The first one of a credential has its entry before its response.
 func (s *Service) recordImport(ctx context.Context, name string, by audit.Origin, result string, c importer.Counts) {

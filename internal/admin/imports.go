@@ -67,8 +67,10 @@ const ImportCanceled = "canceled"
 
 // The limits of imports.
 const (
-	importsMax      = 2  // at the same time, and one of each credential
-	importsKept     = 10 // ended ones, with their rejects
+	importsMax      = 2   // at the same time, and one of each credential
+	importsKept     = 10  // ended ones of each credential, with their rejects
+	importsKeptMax  = 100 // of all credentials
+	rejectsKeptMax  = 10 * rejectsBytesMax
 	importTimeMax   = 12 * time.Hour
 	importRowMax    = 2 << 20 // bytes of a row
 	importPlantMax  = 1 << 20 // bytes of a plant as JSON
@@ -82,8 +84,10 @@ const (
 // imports are the imports of a server.
 type imports struct {
 	mu      sync.Mutex
-	list    []*importJob // oldest first: the running ones and at most importsKept others; guarded by mu
+	list    []*importJob // oldest first: the running ones, and ended ones; guarded by mu
 	retired bool         // no more imports start; guarded by mu
+
+	rejectsMax int // bytes of the rejects of ended imports
 }
 
 // importJob is an import. imports.mu guards the fields below done.
@@ -208,7 +212,7 @@ func (l *imports) find(id string, p auth.Principal) (*importJob, error) {
 		}
 	}
 	return nil, plant.Errorf(plant.CodeImportNotFound,
-		"the server has no import with this id; it keeps the last %d of this process", importsKept)
+		"the server has no import with this id; until it ends, it keeps the last %d of each credential", importsKept)
 }
 
 // visible reports whether a principal may see an import: its own and, with the scope admin, all.
