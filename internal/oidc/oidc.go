@@ -52,6 +52,7 @@ type Verifier struct {
 	cause     string       // of the last failed fetch; of the running fetch
 	failures  prometheus.Counter
 
+	waiting     chan struct{} // semaphore of the requests that wait for a fetch
 	mu          sync.Mutex
 	fetching    chan struct{} // of the running fetch, closed at its end; nil: none; guarded by mu
 	requestedAt time.Time     // the last fetch for an unknown key; guarded by mu
@@ -69,7 +70,7 @@ func newVerifier(c Config, transport http.RoundTripper) *Verifier {
 	c.ScopeClaim = cmp.Or(c.ScopeClaim, "scope")
 	c.NameClaim = cmp.Or(c.NameClaim, "sub")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	v := &Verifier{config: c, client: newClient(transport)}
+	v := &Verifier{config: c, client: newClient(transport), waiting: make(chan struct{}, waitingMax)}
 	v.set.Store(newKeySet())
 	v.measure(c.Metrics)
 	v.ctx, v.stop = context.WithCancel(context.Background())
@@ -93,8 +94,8 @@ func (v *Verifier) Close() {
 // *auth.Invalid, or ErrNoKeys. The caller checks revocations.
 //
 // A token with an unknown key causes a fetch of the keys, at most one a minute. With wait, the
-// request waits for it. Until the first fetch has ended, every request waits for it. A request
-// waits for at most 5 s.
+// request waits for it. Until the first fetch has ended, every request waits for it; if it fails, no
+// request waits before there are keys. A request waits for at most 5 s, with at most 999 others.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
 	hash := hashOf(token)
 	if e := v.set.Load().verified.get(hash); e != nil {
@@ -143,9 +144,12 @@ func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*ke
 		case v.ctx.Err() != nil: // no fetch shows whether the issuer has the key
 			return nil, ErrNoKeys
 		}
-		fetching := v.requestFetch(unknown)
-		if wait || !unknown {
-			v.await(ctx, fetching)
+		fetching, waits := v.requestFetch(unknown), wait
+		if !unknown {
+			waits = v.failed.Load() == 0
+		}
+		if waits && !v.awaitAmong(ctx, fetching) {
+			return nil, ErrNoKeys
 		}
 	}
 }

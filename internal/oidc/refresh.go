@@ -18,6 +18,9 @@ const (
 	requestWaits = 5 * time.Second // a request for fetches
 )
 
+// waitingMax bounds the requests that wait for a fetch: anyone can send them, and the issuer may be unreachable.
+const waitingMax = 1000
+
 // run fetches the keys periodically after the first fetch, until Close.
 func (v *Verifier) run(fetching <-chan struct{}) {
 	for {
@@ -75,6 +78,18 @@ func (v *Verifier) await(ctx context.Context, fetching <-chan struct{}) {
 	case <-fetching:
 	case <-v.ctx.Done():
 	case <-ctx.Done():
+	}
+}
+
+// awaitAmong is await for a request. It reports false at once if waitingMax others wait.
+func (v *Verifier) awaitAmong(ctx context.Context, fetching <-chan struct{}) bool {
+	select {
+	case v.waiting <- struct{}{}:
+		v.await(ctx, fetching)
+		<-v.waiting
+		return true
+	default:
+		return false
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -306,6 +308,66 @@ func TestCloseWithoutKeys(t *testing.T) {
 		}
 		if took := time.Since(started); took != 0 {
 			t.Errorf("the requests ended after %s", took)
+		}
+	})
+}
+
+// While the issuer does not respond, a bad JWT is refused at once, a limited number of others wait for the first fetch,
+// and none waits after it.
+func TestWaitsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		i.Answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		v := start(t, i)
+		client := oidc.NewClient(v, clientConfig())
+		began := time.Now()
+		byKeys := []string{
+			"the issuer has no key with this kid for this alg", "more than one key of the issuer fits this kid and alg",
+			"the signature is invalid",
+		}
+		for _, bad := range oidctest.BadJWTs(i, oidctest.NewKeys(), began) {
+			if slices.Contains(byKeys, bad.Reason) {
+				continue
+			}
+			if _, err := v.Verify(t.Context(), bad.JWT, began, true); reasonOf(err) != bad.Reason {
+				t.Errorf("%s: got %v, want %s", bad.Name, err, bad.Reason)
+			}
+		}
+		jwt := i.JWT(began, nil)
+		var waiting sync.WaitGroup
+		const most = 1000
+		for range most {
+			waiting.Go(func() {
+				if _, err := v.Verify(t.Context(), jwt, began, true); !errors.Is(err, oidc.ErrNoKeys) {
+					t.Errorf("got %v, want %v", err, oidc.ErrNoKeys)
+				}
+			})
+		}
+		synctest.Wait()
+		refused := func(when string) {
+			t.Helper()
+			at := time.Now()
+			_, err := v.Verify(t.Context(), jwt, at, true)
+			if took := time.Since(at); !errors.Is(err, oidc.ErrNoKeys) || took != 0 {
+				t.Errorf("%s: got %v after %s, want %v at once", when, err, took, oidc.ErrNoKeys)
+			}
+			if _, _, err = client.Begin(t.Context()); !errors.Is(err, oidc.ErrNoKeys) || time.Since(at) != 0 {
+				t.Errorf("%s: a sign-in begins with %v after %s, want %v at once", when, err, time.Since(at), oidc.ErrNoKeys)
+			}
+		}
+		refused("while others wait")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("bad JWTs took %s", took)
+		}
+		waiting.Wait()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		synctest.Wait()              // the second fetch runs
+		refused("after the first fetch")
+		i.Answer(nil)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := v.Verify(t.Context(), jwt, time.Now(), true); err != nil {
+			t.Errorf("with keys: got %v", err)
 		}
 	})
 }

@@ -105,16 +105,17 @@ func (c *Client) flow(m *metadata) *oauth2.Config {
 	}
 }
 
-// metadata returns the metadata of the issuer. It waits for a fetch that runs.
+// metadata returns the metadata of the issuer. It waits for the first fetch.
 func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 	if m := c.verifier.metadata.Load(); m != nil {
 		return m, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestWaits)
 	defer cancel()
-	c.verifier.await(ctx, c.verifier.requestFetch(false))
-	if m := c.verifier.metadata.Load(); m != nil {
-		return m, nil
+	if c.verifier.failed.Load() == 0 && c.verifier.awaitAmong(ctx, c.verifier.requestFetch(false)) {
+		if m := c.verifier.metadata.Load(); m != nil {
+			return m, nil
+		}
 	}
 	return nil, ErrNoKeys
 }

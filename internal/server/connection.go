@@ -33,9 +33,10 @@ func trackState(c net.Conn, s http.ConnState) {
 	}
 }
 
-// hasArrived reports to the listener that the whole request has arrived.
+// hasArrived reports to the listener that the whole request has arrived. The listener may evict a request without a
+// valid credential, which waits for the issuer or the store at the will of a stranger.
 func (rec *responseRecorder) hasArrived() {
-	if rec.conn != nil && !rec.serving {
+	if rec.conn != nil && !rec.serving && rec.scope != 0 {
 		rec.serving = true
 		rec.conn.BeginServing()
 	}

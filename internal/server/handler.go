@@ -66,9 +66,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rec.conn.SetResponding(true)
 		defer rec.conn.SetResponding(false)
 	}
-	if r.Body == http.NoBody {
-		rec.hasArrived()
-	}
 	if h.tracer != nil {
 		r = h.startSpan(rec, r)
 	}
@@ -143,6 +140,9 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	if rec.scope != 0 {
 		rec.admit(principal)
+		if r.Body == http.NoBody {
+			rec.hasArrived()
+		}
 	}
 	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
 		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger
