@@ -131,9 +131,6 @@ func (c *Console) issuerFault(client *oidc.Client, err error) *plant.Error {
 		c.Log.Log(context.Background(), level, "console: the issuer refused a sign-in",
 			"issuer", client.Issuer(), "code", refused.Code)
 		return plant.Errorf(plant.CodeScopeMissing, "%s refused the sign-in (%s).", host, refused.Code)
-	case errors.Is(err, oidc.ErrBusy):
-		return plant.Errorf(plant.CodeStoreUnavailable,
-			"Too many people sign in at the same time. Try again in a few seconds.")
 	}
 	c.Log.Warn("console: could not sign in at the issuer", "issuer", client.Issuer(), "error", err)
 	return plant.Errorf(plant.CodeStoreUnavailable, "The server gets no answer from %s that it can use. Try again, or "+

@@ -5,10 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -455,26 +457,99 @@ func TestIssuerFails(t *testing.T) {
 	h.signIn(h.admin)
 }
 
-// The limit of failed credentials counts failed sign-ins at the issuer, so that no client makes
+// forge begins a sign-in from an address, and sends a response that did not come from the issuer.
+func (h *harness) forge(issuer, address string) response {
+	h.t.Helper()
+	c := &client{h: h, header: http.Header{"X-Forwarded-For": {address}}}
+	u, err := url.Parse(c.get("/sign-in/oidc").Header.Get("Location"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	q := url.Values{"code": {"forged"}, "iss": {issuer}, "state": u.Query()["state"]}
+	return c.get("/sign-in/oidc/callback?" + q.Encode())
+}
+
+// startIntercepted starts a server and an issuer whose token endpoint answers forged codes by a handler.
+func startIntercepted(t *testing.T, forged http.HandlerFunc) (*harness, *oidctest.Issuer) {
+	t.Helper()
+	i := oidctest.NewIssuer("")
+	issuer := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" && r.FormValue("code") == "forged" {
+			forged(w, r)
+			return
+		}
+		i.ServeHTTP(w, r)
+	}))
+	i.URL = "http://" + issuer.Listener.Addr().String() // before the first request
+	issuer.Start()
+	t.Cleanup(issuer.Close)
+	h := start(t)
+	h.offerIssuer(t, i.URL, oidctest.ClientSecret)
+	return h, i
+}
+
+// Whatever the issuer answers, the limit of failed credentials counts failed sign-ins there, so that no client makes
 // the server send requests to it without end.
 func TestIssuerFailuresAreLimited(t *testing.T) {
 	t.Parallel()
-	h, i := startWithIssuer(t)
-	last := 0
-	for range 300 {
-		if last == http.StatusTooManyRequests {
-			break
+	answers := map[string]http.HandlerFunc{
+		"192.0.2.1": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":"invalid_grant"}`)
+		},
+		"192.0.2.2": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":"invalid_request"}`)
+		},
+		"192.0.2.3": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"192.0.2.4": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "no JSON") },
+		"192.0.2.5": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	}
+	var answer atomic.Pointer[http.HandlerFunc]
+	h, i := startIntercepted(t, func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) })
+	for address, handler := range answers {
+		answer.Store(&handler)
+		last := 0
+		for n := 0; n < 300 && last != http.StatusTooManyRequests; n++ {
+			last = h.forge(i.URL, address).status
 		}
+		if last != http.StatusTooManyRequests {
+			t.Errorf("%s: got %d, want 429", address, last)
+		}
+	}
+}
+
+// Strangers whose sign-ins wait for the issuer leave places to people at other addresses.
+func TestStrangersLeavePlaces(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}, 100), make(chan struct{})
+	h, i := startIntercepted(t, func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-release
+	})
+	var strangers sync.WaitGroup
+	for n := range 20 {
+		strangers.Go(func() { h.forge(i.URL, fmt.Sprint("192.0.2.", n%2)) })
+	}
+	defer strangers.Wait()
+	defer close(release)
+	for range 4 {
+		<-arrived
+	}
+	for n := range 40 {
 		s := h.surfer(t)
-		u, err := url.Parse(s.callback("/"))
+		back, err := url.Parse(s.callback("/"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := url.Values{"code": {"x"}, "iss": {i.URL}, "state": {u.Query().Get("state")}}
-		last = s.get("/sign-in/oidc/callback?" + q.Encode()).status
-	}
-	if last != http.StatusTooManyRequests {
-		t.Errorf("got %d, want 429", last)
+		c := &client{h: h, header: http.Header{"X-Forwarded-For": {fmt.Sprint("198.51.100.", n)}}}
+		cookie := s.client.Jar.Cookies(back)[0]
+		c.cookie = cookie.Name + "=" + cookie.Value
+		if res := c.get(back.RequestURI()); res.status != http.StatusOK {
+			t.Errorf("the sign-in of person %d: got %d, %s", n, res.status, res.body)
+		}
 	}
 }
 
@@ -486,15 +561,8 @@ func TestSignInAfterForgedResponses(t *testing.T) {
 		"one address":    func(int) string { return "192.0.2.1" },
 		"many addresses": func(n int) string { return fmt.Sprintf("198.51.%d.%d", n>>8, n&255) },
 	} {
-		forger := &client{h: h}
 		for n := range console.UsedMax + 1 {
-			forger.header = http.Header{"X-Forwarded-For": {addressOf(n)}}
-			u, err := url.Parse(forger.get("/sign-in/oidc").Header.Get("Location"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			q := url.Values{"code": {"x"}, "iss": {i.URL}, "state": u.Query()["state"]}
-			if res := forger.get("/sign-in/oidc/callback?" + q.Encode()); res.status == http.StatusOK {
+			if res := h.forge(i.URL, addressOf(n)); res.status == http.StatusOK {
 				t.Fatalf("%s: the forged response %d signs in", name, n)
 			}
 		}

@@ -6,3 +6,10 @@ func (b *Buckets[K]) Len() int {
 	defer b.mu.Unlock()
 	return len(b.fullAt)
 }
+
+// Keys returns the number of keys.
+func (p *Places[K]) Keys() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.keys)
+}

@@ -30,13 +30,6 @@ type ClientConfig struct {
 	Grants map[string]auth.Scopes
 }
 
-// tokenRequestsMax bounds the token requests at the same time. An issuer that responds slowly
-// holds no more requests.
-const tokenRequestsMax = 8
-
-// ErrBusy means that too many sign-ins wait for the issuer.
-var ErrBusy = errors.New("too many sign-ins wait for the issuer")
-
 // Refusal is the error response of an issuer to a sign-in (RFC 6749 sections 4.1.2.1 and 5.2).
 type Refusal struct {
 	Code string // such as access_denied; lower-case letters, digits and underscores
@@ -50,13 +43,10 @@ func (r *Refusal) Error() string { return "the issuer refused the sign-in: " + r
 type Client struct {
 	config   ClientConfig
 	verifier *Verifier
-	requests chan struct{} // semaphore of tokenRequestsMax
 }
 
 // NewClient returns a Client. It uses the connections of the Verifier, and ends with it.
-func NewClient(v *Verifier, c ClientConfig) *Client {
-	return &Client{config: c, verifier: v, requests: make(chan struct{}, tokenRequestsMax)}
-}
+func NewClient(v *Verifier, c ClientConfig) *Client { return &Client{config: c, verifier: v} }
 
 // Issuer returns the issuer.
 func (c *Client) Issuer() string { return c.verifier.config.Issuer }
@@ -121,9 +111,9 @@ func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 }
 
 // Finish returns the claims of the person who signed in, from the parameters of the authorization
-// response. The caller has found f with the browser that sends them. The error is a *Refusal, an
-// *auth.Invalid, ErrBusy, or that of the connection to the issuer. Claims without a scope mean
-// that the person has no access. The caller checks revocations.
+// response. The caller has found f with the browser that sends them, and bounds the calls at the
+// same time. The error is a *Refusal, an *auth.Invalid, or that of the connection to the issuer.
+// Claims without a scope mean that the person has no access. The caller checks revocations.
 func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now time.Time) (*auth.Claims, error) {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -132,12 +122,6 @@ func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now ti
 	code, err := c.checkResponse(m, f, response)
 	if err != nil {
 		return nil, err
-	}
-	select {
-	case c.requests <- struct{}{}:
-		defer func() { <-c.requests }()
-	default:
-		return nil, ErrBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeMax)
 	defer cancel()

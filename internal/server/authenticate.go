@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/limit"
@@ -56,35 +58,28 @@ func (h *handler) authenticate(
 	if again || !isInvalid(err) {
 		return principal, err
 	}
-	return h.authenticateBy(rec, r, func() (auth.Principal, error) {
-		return h.store.Authenticate(r.Context(), credential)
-	})
-}
-
-// authenticateBy returns the principal that check returns. It refuses the request if the network of the client has too
-// many failures, and counts an *auth.Invalid as one.
-func (h *handler) authenticateBy(
-	rec *responseRecorder, r *http.Request, check func() (auth.Principal, error),
-) (auth.Principal, error) {
 	if h.failures == nil {
-		return check()
+		return h.store.Authenticate(r.Context(), credential)
 	}
 	network := limit.NetworkOf(h.proxies.client(r))
-	wait := h.failures.buckets.Wait(network)
-	if wait == 0 {
-		principal, err := check()
-		if !isInvalid(err) {
-			return principal, err
-		}
-		level := h.failures.buckets.Take(network)
-		if level.Taken {
-			return principal, err
-		}
-		wait = level.NextIn // concurrent requests have used the rest
+	if wait := h.failures.buckets.Wait(network); wait > 0 {
+		return auth.Principal{}, h.refuseFailed(rec, r, wait)
 	}
+	principal, err = h.store.Authenticate(r.Context(), credential)
+	if !isInvalid(err) {
+		return principal, err
+	}
+	if level := h.failures.buckets.Take(network); !level.Taken { // concurrent requests have used the rest
+		return auth.Principal{}, h.refuseFailed(rec, r, level.NextIn)
+	}
+	return principal, err
+}
+
+// refuseFailed returns the error for a client whose network has too many failures.
+func (h *handler) refuseFailed(rec *responseRecorder, r *http.Request, wait time.Duration) error {
 	h.failures.logRefusal(h.clientText(r))
 	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
-	return auth.Principal{}, plant.Errorf(plant.CodeTooManyFailures, "this address sent too many failed credentials; "+
+	return plant.Errorf(plant.CodeTooManyFailures, "this address sent too many failed credentials; "+
 		"correct the credential and send the request again after the seconds in Retry-After")
 }
 
@@ -101,14 +96,41 @@ func Authenticate(w http.ResponseWriter, r *http.Request, credential string) (au
 	return rec.authenticated(principal, err)
 }
 
-// AuthenticateBy is Authenticate for another proof than a credential of the store. check returns an *auth.Invalid if
-// the proof is wrong.
+// The limits of the checks of AuthenticateBy.
+const (
+	proofsMax       = 8 // at the same time
+	proofsOfNetwork = 2
+	proofWaits      = 5 * time.Second
+)
+
+// AuthenticateBy returns the principal that check returns for another proof than a credential of the store: the
+// response of an issuer. A failure is counted before check, which sends requests to the issuer. It is undone if check
+// returns no error, or a *plant.Error that is no *auth.Invalid: a reason of this server. Few checks run at the same
+// time, and fewer of an address.
 func AuthenticateBy(
 	w http.ResponseWriter, r *http.Request, check func() (auth.Principal, error),
-) (auth.Principal, error) {
+) (principal auth.Principal, err error) {
 	rec := w.(*responseRecorder)
-	principal, err := rec.handler.authenticateBy(rec, r, check)
-	return rec.authenticated(principal, err)
+	h, network := rec.handler, limit.NetworkOf(rec.handler.proxies.client(r))
+	if h.failures != nil {
+		if level := h.failures.buckets.Take(network); !level.Taken {
+			return auth.Principal{}, h.refuseFailed(rec, r, level.NextIn)
+		}
+		defer func() {
+			if _, own := errors.AsType[*plant.Error](err); err == nil || own && !isInvalid(err) {
+				h.failures.buckets.Return(network)
+			}
+		}()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), proofWaits)
+	defer cancel()
+	leave, err := h.proofs.Enter(ctx, network)
+	if err != nil {
+		return auth.Principal{}, plant.Errorf(plant.CodeStoreUnavailable,
+			"Too many people sign in at the same time. Try again in a few seconds.")
+	}
+	defer leave()
+	return rec.authenticated(check())
 }
 
 // authenticated stores the principal, or the reason of the refusal, for the log.

@@ -2,10 +2,11 @@ package server
 
 import (
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/limit"
 	"plantstore/internal/plant"
 )
 
@@ -17,60 +18,27 @@ const (
 	bulkWait          = time.Second // a client that types sends its next search before the last one has ended
 )
 
-// bulkLimit limits the requests with Route.Bulk, so that slow clients of one credential do not keep other clients out.
-type bulkLimit struct {
-	mu           sync.Mutex // guards the rest
-	running      int
-	byCredential map[int64]int // running requests; never 0
-	released     chan struct{} // closed and replaced by release
-}
+// newBulkLimit returns the places of the requests with Route.Bulk, so that slow clients of one credential do not keep
+// other clients out. The key is the id of the credential.
+func newBulkLimit() *limit.Places[any] { return limit.NewPlaces[any](bulkMax, bulkPerCredential) }
 
-func newBulkLimit() *bulkLimit {
-	return &bulkLimit{byCredential: map[int64]int{}, released: make(chan struct{})}
-}
-
-// acquire waits until a request may begin. The request calls release at its end. The error is a *plant.Error.
-func (l *bulkLimit) acquire(ctx context.Context, principal auth.Principal) error {
+// enterBulk waits until a request with Route.Bulk may begin. The error is a *plant.Error. A request without a
+// credential has only the limit of all requests.
+func (h *handler) enterBulk(ctx context.Context, rec *responseRecorder, principal auth.Principal) (func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, bulkWait)
 	defer cancel()
-	for {
-		released, err := l.try(principal)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-released:
-		case <-ctx.Done():
-			return err
-		}
+	var key any = rec // of this request alone
+	if principal != (auth.Principal{}) {
+		key = principal.TokenID
 	}
-}
-
-// try counts a request. With an error, the request may try again when the channel is closed. Requests without a
-// credential have only the limit of all requests.
-func (l *bulkLimit) try(principal auth.Principal) (released <-chan struct{}, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	leave, err := h.bulk.Enter(ctx, key)
 	switch {
-	case principal != (auth.Principal{}) && l.byCredential[principal.TokenID] == bulkPerCredential:
-		return l.released, plant.Errorf(plant.CodeTooManyAtOnce,
+	case errors.Is(err, limit.ErrKeyFull):
+		return nil, plant.Errorf(plant.CodeTooManyAtOnce,
 			"this credential runs 2 searches, exports or pages of plants already; wait for the end of one")
-	case l.running == bulkMax:
-		return l.released, plant.Errorf(plant.CodeSearchesRunning,
+	case err != nil:
+		return nil, plant.Errorf(plant.CodeSearchesRunning,
 			"too many searches, exports and pages of plants run at the same time; send the request again")
 	}
-	l.running++
-	l.byCredential[principal.TokenID]++
-	return nil, nil
-}
-
-func (l *bulkLimit) release(principal auth.Principal) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running--
-	if l.byCredential[principal.TokenID]--; l.byCredential[principal.TokenID] == 0 {
-		delete(l.byCredential, principal.TokenID)
-	}
-	close(l.released)
-	l.released = make(chan struct{})
+	return leave, nil
 }

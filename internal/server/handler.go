@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/limit"
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
 	"plantstore/internal/writepath"
@@ -35,11 +36,12 @@ type handler struct {
 	notFound  string // the message about a path without a route
 	limits    Limits
 	proxies   proxies
-	failures  *failures     // nil: no limit
-	quotas    *quotas       // nil: no limit
-	bulk      *bulkLimit    // of the admin listener
-	tracer    *trace.Tracer // nil: off
-	public    *handler      // of the public listener; nil on the public listener
+	failures  *failures                    // nil: no limit
+	quotas    *quotas                      // nil: no limit
+	bulk      *limit.Places[any]           // of the admin listener
+	proofs    *limit.Places[limit.Network] // of AuthenticateBy, on the admin listener
+	tracer    *trace.Tracer                // nil: off
+	public    *handler                     // of the public listener; nil on the public listener
 }
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.
@@ -152,10 +154,11 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		return h.quotas.handle(rec, r, principal, route.Handle)
 	}
 	if route.Bulk {
-		if err := h.bulk.acquire(r.Context(), principal); err != nil {
+		leave, err := h.enterBulk(r.Context(), rec, principal)
+		if err != nil {
 			return err
 		}
-		defer h.bulk.release(principal)
+		defer leave()
 	}
 	if h.guard != nil && rec.scope != 0 {
 		return h.watched(rec, r, principal)

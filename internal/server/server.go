@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/limit"
 	"plantstore/internal/listen"
 	"plantstore/internal/trace"
 	"plantstore/internal/writepath"
@@ -91,7 +92,7 @@ func Reload(public, admin *Server, c Config) error {
 	if now.Rate == before.Rate && now.Burst == before.Burst && now.Concurrency == before.Concurrency {
 		publicHandler.quotas = old.quotas
 	}
-	adminHandler.bulk = admin.handler.Load().bulk
+	adminHandler.bulk, adminHandler.proofs = admin.handler.Load().bulk, admin.handler.Load().proofs
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
 	return nil
@@ -119,6 +120,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.bulk = &guard{hosts: hosts}, newBulkLimit()
+	admin.proofs = limit.NewPlaces[limit.Network](proofsMax, proofsOfNetwork)
 	admin.notFound = "this path does not exist on the admin listener, which has the console at /, " +
 		"the admin API at /api/v1, and /livez, /readyz and /metrics"
 	return public, admin, nil
