@@ -304,8 +304,13 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 	for _, schema := range []string{"north", "south"} {
 		execute(t, url, "CREATE SCHEMA "+schema)
 		execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = "+schema)
-		execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "+
-			"AND pid <> pg_backend_pid()") // the pooler's sessions have the earlier default
+		c := connect(t, url)
+		until(t, "closed sessions", func() bool { // by the pooler, because they have the earlier default
+			var open int
+			err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'plantstore' "+
+				"AND datname = current_database()").Scan(&open)
+			return err == nil && open == 0
+		})
 		engines = append(engines, place(pooled(url, transactionPort)).Open(t))
 	}
 	var running sync.WaitGroup
@@ -337,8 +342,11 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 func TestLockHasNoTimeout(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET idle_in_transaction_session_timeout = '50ms'")
 	e := place(url).Open(t)
+	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET idle_in_transaction_session_timeout = '50ms'")
+	execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+		"WHERE application_name = 'plantstore' AND datname = current_database()")
+	_, _ = e.Tokens(t.Context()) // fails on the closed connection; the next call opens a new one
 	unlock, err := e.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
