@@ -1,13 +1,19 @@
 package adminapi_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -136,4 +142,58 @@ func join[T ~[]byte](list []T) string {
 		text.Write(item)
 	}
 	return text.String()
+}
+
+// A credential that holds downloads of rejects on all connections is refused beyond its requests, and the operator and
+// health checks find a connection.
+func TestSlowDownloads(t *testing.T) {
+	t.Parallel()
+	const connections, atOnce = 512, 64 // of the admin listener
+	h := start(t, setup{limits: listen.Limits{Connections: connections, IdleTimeout: wait, Incomplete: 64}})
+	c := h.importing("nursery", 0)
+	file := "id,name\n" + strings.Repeat("none,"+strings.Repeat("x", 1000)+"\n", 8000)
+	if got := c.put("/imports/spring?name=plants.csv", file); got.status != http.StatusOK {
+		t.Fatalf("import: got %+v", got)
+	}
+	base, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[int]int{}
+	for range connections + 10 {
+		download, err := net.Dial("tcp", base.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = download.Close() })
+		_ = download.(*net.TCPConn).SetReadBuffer(4 << 10)
+		_, _ = fmt.Fprintf(download, "GET %s/imports/spring/rejects HTTP/1.1\r\nHost: localhost\r\n"+
+			"Authorization: Bearer %s\r\n\r\n", base.Path, c.token)
+		res, err := http.ReadResponse(bufio.NewReader(download), nil) //nolint:bodyclose // the end of the test closes it
+		if err != nil {
+			t.Fatalf("after %v: %v", statuses, err)
+		}
+		if statuses[res.StatusCode]++; res.StatusCode == http.StatusTooManyRequests {
+			body, err := io.ReadAll(res.Body)
+			const want = `{"error":42903,"message":"64 requests with this credential, or without one, are in progress; ` +
+				"wait for the end of one\"}\n"
+			if string(body) != want || err != nil || res.Header.Get("Retry-After") != "1" {
+				t.Fatalf("beyond the limit: got %s, %v, %v", body, res.Header, err)
+			}
+		}
+	}
+	if want := map[int]int{200: atOnce, 429: connections + 10 - atOnce}; !maps.Equal(statuses, want) {
+		t.Errorf("downloads: got %v, want %v", statuses, want)
+	}
+	h.url = "http://" + base.Host
+	for range 20 {
+		h.client.CloseIdleConnections()
+		for _, target := range []string{"/api/v1/state", "/api/v1/imports/spring", "/livez", "/readyz"} {
+			res := h.send(http.MethodGet, target, "")
+			_ = res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("%s: got %d", target, res.StatusCode)
+			}
+		}
+	}
 }

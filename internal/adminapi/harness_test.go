@@ -43,7 +43,8 @@ type setup struct {
 
 	issuer   string
 	settings []admin.Setting
-	backups  bool // the server makes backups
+	backups  bool          // the server makes backups
+	limits   listen.Limits // of the connections
 
 	deliveries map[int64]webhook.Status // of the server
 	unrecorded func(*store.Unrecorded)  // of the service
@@ -115,7 +116,7 @@ func start(t testing.TB, s setup) *harness {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	stop := h.serve(st, log)
+	stop := h.serve(st, log, s.limits)
 	t.Cleanup(func() {
 		stop()
 		h.service.Close()
@@ -150,7 +151,7 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
+func (h *harness) serve(st *writepath.Store, log *slog.Logger, limits listen.Limits) (stop func()) {
 	h.t.Helper()
 	h.api = adminapi.New(h.service, log)
 	routes, err := h.api.Routes()
@@ -165,7 +166,7 @@ func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	l, err := listen.Listen(h.t.Context(), listen.Config{Name: "admin", Address: "127.0.0.1:0"})
+	l, err := listen.Listen(h.t.Context(), listen.Config{Name: "admin", Address: "127.0.0.1:0", Limits: limits})
 	if err != nil {
 		h.t.Fatal(err)
 	}

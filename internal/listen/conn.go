@@ -26,9 +26,11 @@ type Conn struct {
 	state      atomic.Int64 // a stamp
 	closing    atomic.Bool  // no further request is read, because its response could not be sent
 	responding atomic.Bool  // see SetResponding
+	holder     atomic.Int64 // the credential of the last Hold
+	arriving   atomic.Int64 // memory of the request that arrives, see count
 
 	mu      sync.Mutex // guards the rest of this group, and the order of the calls of setState
-	serving int        // calls of BeginServing without EndServing
+	serving int        // calls of BeginServing and Hold without EndServing
 	waiting State      // the state when serving is 0
 
 	// Guarded by the registry.
@@ -50,6 +52,7 @@ type Conn struct {
 	secured    bool          // the TLS handshake has succeeded
 	subject    string        // of the client certificate
 	head       head          // of the next request
+	buffered   int64         // memory of the last part, which may be in the buffer of net/http
 }
 
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
@@ -87,6 +90,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.readData(p)
 	c.head.check(p[:n])
+	if n > 0 && !c.count(p[:n]) {
+		return 0, io.EOF // so that the server sends no response
+	}
 	return n, err
 }
 

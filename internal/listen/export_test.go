@@ -162,3 +162,9 @@ const (
 	KnownPerCredential = knownPerCredential
 	NetworksMax        = networksMax
 )
+
+// Arriving returns the memory of incomplete requests beyond the free bytes of each.
+func (l *Listener) Arriving() int64 { return l.open.arriving.Load() }
+
+// ArrivingFree are the bytes of a request that IncompleteBytes does not count.
+const ArrivingFree = arrivingFree

@@ -38,7 +38,7 @@ func TestIncompleteLimit(t *testing.T) {
 	s.Sweep()
 	wantClosed(t, clients[:4]...)
 	wantOpen(t, append(clients[4:], served, idle)...)
-	s.count(t, "evicted", map[string]int{"incomplete": 4, "idle": 0})
+	s.count(t, "evicted", map[string]int{"incomplete": 4, "idle": 0, "share": 0, "bytes": 0})
 	const line = `"msg":"connections evicted","listener":"public","reason":"incomplete"`
 	if got := strings.Count(s.log.String(), line); got != 1 {
 		t.Errorf("log: got %s, want one line", s.log)
@@ -101,7 +101,7 @@ func TestWaitingLimit(t *testing.T) {
 	s.Sweep()
 	wantClosed(t, waiting[:3]...)
 	wantOpen(t, append(waiting[3:], idle)...)
-	s.count(t, "evicted", map[string]int{"incomplete": 3, "idle": 0})
+	s.count(t, "evicted", map[string]int{"incomplete": 3, "idle": 0, "share": 0, "bytes": 0})
 }
 
 // The sweeper runs by itself while there are many connections.
@@ -175,6 +175,64 @@ func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	}
 }
 
+// Requests of Hold are evicted for new connections above half of the limit, the oldest of the credential with the most
+// first.
+func TestHeldConnections(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 6}})
+	s.StopSweeper()
+	hold := func(credential int64) (net.Conn, *listen.Conn) {
+		client, server := s.connect(t, "127.0.0.1")
+		server.BeginServing()
+		server.Hold(credential)
+		return client, server
+	}
+	few, _ := hold(1)
+	oldest, _ := hold(2)
+	older, _ := hold(2)
+	newest, _ := hold(2)
+	operator, serving := s.connect(t, "127.0.0.1")
+	serving.BeginServing()
+	once, ended := hold(1)
+	ended.EndServing()
+	ended.EndServing()
+	ended.SetAge(listen.Idle, time.Hour)
+	for _, replaced := range []net.Conn{once, oldest} {
+		_, server := s.connect(t, "127.0.0.1")
+		server.BeginServing()
+		wantClosed(t, replaced)
+	}
+	s.count(t, "evicted", map[string]int{"idle": 1, "incomplete": 0, "share": 1, "bytes": 0})
+	refused := s.dial(t, "127.0.0.1")
+	go func() { _, _ = s.Accept() }() // ends with the listener
+	wantClosed(t, refused)
+	wantOpen(t, few, older, newest, operator)
+}
+
+// Incomplete responses to a credential do not end new connections from the same address.
+func TestIncompleteLimitOfCredential(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 4}})
+	s.StopSweeper()
+	open := func(age time.Duration) (net.Conn, *listen.Conn) {
+		client, server := s.connect(t, "127.0.0.1")
+		server.SetAge(listen.Incomplete, age)
+		return client, server
+	}
+	waiting, _ := open(3 * grace) // the oldest
+	var slow []net.Conn
+	for range 6 {
+		client, server := open(2 * grace)
+		server.Hold(1)
+		server.EndServing()
+		server.SetAge(listen.Incomplete, 2*grace)
+		slow = append(slow, client)
+	}
+	s.Sweep()
+	wantClosed(t, slow[:3]...)
+	wantOpen(t, append(slow[3:], waiting)...)
+}
+
 // A connection whose request arrives between the search and the eviction stays open.
 func TestRequestBeforeEviction(t *testing.T) {
 	t.Parallel()
@@ -194,7 +252,7 @@ func TestRequestBeforeEviction(t *testing.T) {
 		wantClosed(t, rest)
 		next.SetState(listen.Serving)
 	}
-	s.count(t, "evicted", map[string]int{"incomplete": 1, "idle": 1})
+	s.count(t, "evicted", map[string]int{"incomplete": 1, "idle": 1, "share": 0, "bytes": 0})
 }
 
 // After a search without a result, the listener does not read all connections again for each further one.
@@ -263,7 +321,7 @@ func TestIdleTimeShrinks(t *testing.T) {
 	s.Sweep() // 7 connections: 60 min
 	wantClosed(t, clients[1])
 	wantOpen(t, clients[2:]...)
-	s.count(t, "evicted", map[string]int{"incomplete": 0, "idle": 2})
+	s.count(t, "evicted", map[string]int{"incomplete": 0, "idle": 2, "share": 0, "bytes": 0})
 }
 
 // A client has a limit of connections, except at some addresses.
@@ -336,7 +394,7 @@ func TestConnectionsPerClientOfAProxy(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{
-		Connections: 20, PerAddress: 15, Incomplete: 10, IdleTimeout: time.Millisecond,
+		Connections: 20, PerAddress: 15, Incomplete: 10, IdleTimeout: time.Millisecond, IncompleteBytes: 20_000,
 	}})
 	var accepted sync.WaitGroup
 	accepted.Go(func() {
@@ -358,9 +416,10 @@ func TestManyConnections(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
-			from := []string{"127.0.0.1", "127.0.0.2"}[i%2]
+			from, long := []string{"127.0.0.1", "127.0.0.2"}[i%2], strings.Repeat("a", 2*listen.ArrivingFree)
 			for range 200 {
 				c := s.dial(t, from)
+				_, _ = io.WriteString(c, long) // fails if the listener has evicted the connection
 				if i < 4 {
 					_ = c.Close()
 				}
@@ -376,6 +435,9 @@ func TestManyConnections(t *testing.T) {
 	accepted.Wait()
 	if connections, addresses := s.Counts(); connections != 0 || addresses != 0 {
 		t.Errorf("%d connections of %d addresses are left", connections, addresses)
+	}
+	if n := s.Arriving(); n != 0 {
+		t.Errorf("%d bytes of incomplete requests are left", n)
 	}
 }
 

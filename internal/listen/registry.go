@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/limit"
@@ -14,9 +15,8 @@ import (
 // Limits limit the connections of a listener. 0: no limit.
 type Limits struct {
 	// Connections are the open connections. Above half of them, those that wait are evicted, and idle ones before
-	// IdleTimeout: the time shrinks to nothing at the limit. At the limit, a new connection replaces one that waits,
-	// otherwise the one that has been incomplete the longest, otherwise the one that has been idle the longest. If the
-	// server works on a request of each, the new one is refused.
+	// IdleTimeout: the time shrinks to nothing at the limit. At the limit, makeRoom replaces connections, or the new one
+	// is refused.
 	Connections int
 	IdleTimeout time.Duration
 
@@ -32,6 +32,10 @@ type Limits struct {
 	// Incomplete are the connections whose request or response has been incomplete for more than incompleteGrace.
 	// Above it, the clients with the most of them lose connections, the oldest first.
 	Incomplete int
+
+	// IncompleteBytes are the bytes of memory of incomplete requests without a valid credential, beyond arrivingFree of
+	// each. Above it, the connections with the most of them are evicted.
+	IncompleteBytes int64
 }
 
 // incompleteGrace is the time that each request has to arrive, and each response to leave, however many connections are
@@ -45,7 +49,8 @@ const (
 
 // registry holds the open connections of a listener.
 type registry struct {
-	limits Limits
+	limits   Limits
+	arriving atomic.Int64 // memory of incomplete requests, see count
 
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
 	conns     []*Conn
@@ -111,6 +116,7 @@ func (r *registry) removeLocked(c *Conn) bool {
 	r.conns[len(r.conns)-1] = nil
 	r.conns = r.conns[:len(r.conns)-1]
 	c.index = -1
+	r.setArriving(c, removed)
 	if c.claimed {
 		if r.byNetwork[c.network]--; r.byNetwork[c.network] == 0 {
 			delete(r.byNetwork, c.network)
@@ -127,9 +133,9 @@ func (r *registry) has(s State) bool {
 }
 
 // makeRoom removes connections for new ones: a few that wait for units, otherwise a few that have been incomplete for
-// more than incompleteGrace, or idle ones, or at last newer incomplete ones: a flood that fills all places in less time
-// than the grace must not keep out a client that sends its request at once. The search reads every connection, so it
-// frees several places, and does not repeat at once if it finds none.
+// more than incompleteGrace, or idle ones, or newer incomplete ones, or at last those of Hold above half of the limit. A
+// flood that fills all places in less time than the grace must not keep out a client that sends its request at once. The
+// search reads every connection, so it frees several places, and does not repeat at once if it finds none.
 func (r *registry) makeRoom() []candidate {
 	now := clock()
 	if now < r.fullUntil {
@@ -145,6 +151,10 @@ func (r *registry) makeRoom() []candidate {
 	if len(found) == 0 {
 		found = crowdsFirst(r.since(Incomplete, now))
 	}
+	if len(found) == 0 {
+		found = crowdsFirst(r.since(Held, now))
+		found = found[:max(len(found)-r.limits.Connections/2, 0)]
+	}
 	victims := r.take(found[:min(len(found), r.limits.Connections/64+1, evictMax)])
 	if len(victims) == 0 {
 		r.fullUntil = now + sweepEvery/10
@@ -152,16 +162,16 @@ func (r *registry) makeRoom() []candidate {
 	return victims
 }
 
-// sweep removes incomplete connections above the limit, waiting ones above half of all places, and connections that
+// sweep removes incomplete connections above the limits, waiting ones above half of all places, and connections that
 // have been idle too long for the number of connections. The caller must evict them.
 func (r *registry) sweep() []candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := clock()
-	var victims []candidate
+	victims := r.take(r.heaviest())
 	if limit := r.limits.Incomplete; limit > 0 && len(r.conns) > limit {
 		found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
-		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
+		victims = append(victims, r.take(found[:min(max(len(found)-limit, 0), evictMax)])...)
 	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
 		found := crowdsFirst(r.since(Waiting, now))
@@ -185,9 +195,11 @@ func (r *registry) idleTime(n int) time.Duration {
 
 // candidate is a connection that may be evicted if its state is still the same.
 type candidate struct {
-	conn *Conn
-	seen stamp
-	more int // newer candidates of its client
+	conn   *Conn
+	seen   stamp
+	reason reason
+	more   int   // newer candidates of its owner
+	bytes  int64 // of heaviest
 }
 
 // since returns the connections that have been in a state since a time, the oldest first.
@@ -195,25 +207,41 @@ func (r *registry) since(state State, at time.Duration) []candidate {
 	var found []candidate
 	for _, c := range r.conns {
 		if seen := stamp(c.state.Load()); seen.state() == state && seen.time() <= at {
-			found = append(found, candidate{conn: c, seen: seen})
+			found = append(found, candidate{conn: c, seen: seen, reason: evictions[state]})
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.seen, b.seen) })
 	return found
 }
 
-// crowdsFirst sorts candidates, which are in order of age, by the number of newer ones of the same client, the largest
-// first. Each connection of a proxy counts as a client.
+// crowdsFirst sorts candidates, which are in order of age, by the number of newer ones of the same owner, the largest
+// first.
 func crowdsFirst(found []candidate) []candidate {
-	counts := map[limit.Network]int{}
+	counts := map[owner]int{}
 	for i, f := range slices.Backward(found) {
-		if !f.conn.shared {
-			found[i].more = counts[f.conn.network]
-			counts[f.conn.network]++
+		if of, ok := f.owner(); ok {
+			found[i].more = counts[of]
+			counts[of]++
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(b.more, a.more) })
 	return found
+}
+
+// owner is who connections count for: the credential of Hold, otherwise the client. Connections of a client before the
+// first Hold are apart from those after it, so that a credential does not end new connections from the same address.
+type owner struct {
+	network    limit.Network
+	credential int64
+}
+
+// owner returns false for a connection of a proxy, which counts for itself.
+func (f candidate) owner() (owner, bool) {
+	credential := f.conn.holder.Load()
+	if f.seen.state() == Held {
+		return owner{credential: credential}, true
+	}
+	return owner{f.conn.network, credential}, !f.conn.shared
 }
 
 // take removes the candidates, except connections whose state has changed since, and returns them.

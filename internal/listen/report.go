@@ -23,7 +23,14 @@ const (
 const (
 	longIdle       reason = "idle"
 	longIncomplete reason = "incomplete"
+	overShare      reason = "share" // a request of Hold
+	heavy          reason = "bytes" // of incomplete requests
 )
+
+// evictions are the reasons of evictions by the state of the connection.
+var evictions = map[State]reason{
+	Idle: longIdle, Incomplete: longIncomplete, Waiting: longIncomplete, Held: overShare,
+}
 
 // refusal is the error of a refused connection.
 type refusal struct {
@@ -63,7 +70,7 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 	return metrics{
 		open: open, limited: limited,
 		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger),
-		evicted: counters(evicted, longIdle, longIncomplete),
+		evicted: counters(evicted, longIdle, longIncomplete, overShare, heavy),
 	}
 }
 
@@ -100,11 +107,7 @@ func (l *Listener) evict(victims []candidate) {
 	for _, v := range victims {
 		_ = v.conn.tcp.Close()
 		l.metrics.open.Dec()
-		if v.seen.state() == Idle {
-			counts[longIdle]++
-		} else {
-			counts[longIncomplete]++
-		}
+		counts[v.reason]++
 	}
 	for r, n := range counts {
 		l.metrics.evicted[r].Add(float64(n))

@@ -11,12 +11,16 @@ const (
 	Serving                 // the server works on a request; the connection is never evicted
 	Idle                    // between two requests
 	Waiting                 // for the units of a client without a valid credential, before the first read
+	Held                    // the server works on a request of Hold
 )
 
 // SetWaiting sets the state of the connection while the server works on no request of it: Idle before the head of the
 // next request, Incomplete after it. Only the goroutine that reads the connection may call SetWaiting.
 func (c *Conn) SetWaiting(s State) {
 	c.head = head{ended: s != Idle}
+	if s == Idle {
+		c.nextArrives()
+	}
 	c.setWaiting(s)
 }
 
@@ -31,7 +35,17 @@ func (c *Conn) setWaiting(s State) {
 // BeginServing protects the connection from eviction until the same number of calls of EndServing.
 func (c *Conn) BeginServing() { c.addServing(1) }
 
-// EndServing ends one call of BeginServing.
+// Hold is BeginServing for a request of a credential that may hold only a share of the connections: above half of the
+// limit, all of Hold together are evicted for new connections.
+func (c *Conn) Hold(credential int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holder.Store(credential)
+	c.serving++
+	c.setState(Held)
+}
+
+// EndServing ends one call of BeginServing or Hold.
 func (c *Conn) EndServing() { c.addServing(-1) }
 
 func (c *Conn) addServing(n int) {
@@ -59,7 +73,7 @@ func (c *Conn) setState(s State) {
 // stamp is a state and the time of its start. Of two stamps with the same state, the older one is smaller.
 type stamp int64
 
-const stateBits = 2
+const stateBits = 3
 
 func newStamp(s State, at time.Duration) stamp { return stamp(at)<<stateBits | stamp(s) }
 
@@ -69,5 +83,5 @@ func (s stamp) time() time.Duration { return time.Duration(s >> stateBits) }
 
 var started = time.Now()
 
-// clock returns the time since the start of the process. A stamp has room for 73 years of it.
+// clock returns the time since the start of the process. A stamp has room for 36 years of it.
 func clock() time.Duration { return time.Since(started) }

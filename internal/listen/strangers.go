@@ -300,6 +300,7 @@ const admitEvery = time.Second
 // a trusted proxy has named; zero: the client of the connection. Only the goroutine that reads the connection may call
 // Admit and Charge.
 func (c *Conn) Admit(forwarded netip.Addr, credential int64) {
+	c.listener.open.setArriving(c, admitted)
 	if forwarded.IsValid() {
 		c.listener.strangers.admit(limit.NetworkOf(forwarded), credential)
 		return

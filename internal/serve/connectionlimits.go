@@ -20,6 +20,10 @@ const (
 	// incompleteMax is the number of connections of the public listener whose request or response may be incomplete
 	// for more than a second.
 	incompleteMax = 512
+
+	// incompleteBytesMax is the memory of incomplete requests without a valid credential on a listener, beyond 4 KiB
+	// of each.
+	incompleteBytesMax = 8 << 20
 )
 
 // connectionLimits returns the limits of the public listener.
@@ -34,6 +38,8 @@ func connectionLimits(s *config.Settings, log *slog.Logger) listen.Limits {
 		PerAddress:  s.Connections.PerAddress,
 		Unlimited:   loopback(),
 		Incomplete:  incompleteMax,
+
+		IncompleteBytes: incompleteBytesMax,
 	}
 }
 
@@ -48,13 +54,17 @@ func adminLimits() listen.Limits {
 		Unlimited:   loopback(),
 		Uncharged:   loopback(),
 		Incomplete:  adminIncompleteMax,
+
+		IncompleteBytes: incompleteBytesMax,
 	}
 }
 
 // challengeLimits returns the limits of the challenge listener.
 func challengeLimits() listen.Limits {
 	const challengesMax, perAddressMax = 256, 64 // connections
-	return listen.Limits{Connections: challengesMax, PerAddress: perAddressMax}
+	return listen.Limits{
+		Connections: challengesMax, PerAddress: perAddressMax, IncompleteBytes: incompleteBytesMax,
+	}
 }
 
 func loopback() []netip.Prefix {

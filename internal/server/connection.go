@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/listen"
 )
 
@@ -48,4 +49,14 @@ func (rec *responseRecorder) responds() {
 		rec.serving = false
 		rec.conn.EndServing()
 	}
+}
+
+// protect protects the connection of an authorized request until the end of the response: the listener must not evict a
+// download for a stranger. Credentials without the scope admin can hold only a share of the connections.
+func (rec *responseRecorder) protect(principal auth.Principal) {
+	if principal.Scopes.Has(auth.ScopeAdmin) {
+		rec.conn.BeginServing()
+		return
+	}
+	rec.conn.Hold(principal.TokenID)
 }

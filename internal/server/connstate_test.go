@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -74,16 +75,38 @@ func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
 // response.
 func (h *harness) evicted(t *testing.T) int {
 	t.Helper()
-	return evictedIn(t, h.page(t, "/metrics"), "public")
+	return evictedIn(t, h.page(t, "/metrics"), "public", "incomplete")
 }
 
 // evictedIn returns the number of a listener on the page of metrics.
-func evictedIn(t *testing.T, page, listener string) int {
+func evictedIn(t *testing.T, page, listener, reason string) int {
 	t.Helper()
-	name := "\nplantstore_connections_evicted_total{listener=\"" + listener + "\",reason=\"incomplete\"} "
+	name := "\nplantstore_connections_evicted_total{listener=\"" + listener + "\",reason=\"" + reason + "\"} "
 	_, rest, _ := strings.Cut(page, name)
 	number, _, _ := strings.Cut(rest, "\n")
 	return mustAtoi(t, number)
+}
+
+// Long heads of many addresses use a limited amount of memory, and the longest go first.
+func TestMemoryOfHeads(t *testing.T) { overBoth(t, testMemoryOfHeads) }
+
+func testMemoryOfHeads(t *testing.T, over func(*setup)) {
+	const strangers, headBytes, most = 40, 15_000, 100_000
+	h := start(t, over, func(s *setup) { s.connections = listen.Limits{IncompleteBytes: most} })
+	good := h.dial(t, h.public)
+	const free = 4 << 10 // of each head
+	for i := range strangers {
+		c := h.dialAs(t, net.IPv4(127, 1, 0, byte(i+1)))
+		c.write("POST /plants HTTP/1.1\r\nX-Long: " + strings.Repeat("a", headBytes) + "\r\n")
+	}
+	h.until(t, func() bool {
+		return evictedIn(t, h.page(t, "/metrics"), "public", "bytes") >= strangers-most/(headBytes-free)
+	})
+	for id := range 20 {
+		body := fmt.Sprintf(`{"id":%d,"name":"A"%s}`, id, strings.Repeat("\n", 50_000))
+		good.write(h.fill(post(body, "+X-Long: "+strings.Repeat("a", 2*free))))
+		same(t, good.read("POST"), created(`{"name":"A"}`))
+	}
 }
 
 // At the limit, a new connection replaces one between two requests.
@@ -152,11 +175,61 @@ func TestOperatorIsNotEvicted(t *testing.T) {
 			return false
 		}
 		body, err := io.ReadAll(page.Body)
-		return errors.Join(err, page.Body.Close()) == nil && evictedIn(t, string(body), "admin") >= 2
+		return errors.Join(err, page.Body.Close()) == nil && evictedIn(t, string(body), "admin", "incomplete") >= 2
 	})
 	close(release)
 	if body, err := io.ReadAll(operator.Body); string(body) != "whole" || err != nil {
 		t.Errorf("the response to the operator is %q, %v", body, err)
+	}
+}
+
+// Slow readers of many credentials leave half of the connections to the operator and to health checks, and do not end a
+// response to the operator.
+func TestSlowReadersOfManyCredentials(t *testing.T) {
+	t.Parallel()
+	endless := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+		for part := make([]byte, 64<<10); ; {
+			if _, err := w.Write(part); err != nil {
+				return nil //nolint:nilerr // the client has disconnected
+			}
+		}
+	}
+	const connections = 16
+	h := start(t, func(s *setup) {
+		s.admins = listen.Limits{Connections: connections, IdleTimeout: wait, Incomplete: 1}
+		s.routes = []server.Route{
+			{Method: "GET", Path: "/endless", Scope: auth.ScopeRead, Or: auth.ScopeAdmin, Handle: endless},
+		}
+	})
+	download := func(credential string) io.ReadCloser {
+		res, err := h.open("/endless", credential)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res.Body
+	}
+	operator := download(h.admins)
+	few := download(mint(t, h.engine, auth.Token{Name: "few", Scopes: auth.ScopeRead}))
+	many := mint(t, h.engine, auth.Token{Name: "many", Scopes: auth.ScopeRead | auth.ScopeMetrics | auth.ScopeCreate})
+	for range 3 * connections {
+		download(many)
+	}
+	for range connections {
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			res, err := h.open(path, h.admins)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("%s: got %d, %v", path, res.StatusCode, err)
+			}
+		}
+	}
+	for name, response := range map[string]io.Reader{"the operator": operator, "another credential": few} {
+		if _, err := io.CopyN(io.Discard, response, 16<<20); err != nil {
+			t.Errorf("the response to %s: %v", name, err)
+		}
 	}
 }
 

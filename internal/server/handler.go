@@ -38,6 +38,7 @@ type handler struct {
 	proxies   proxies
 	failures  *failures                    // nil: no limit
 	quotas    *quotas                      // nil: no limit
+	slots     *limit.Slots[int64]          // of the admin listener: requests in progress of each credential
 	bulk      *limit.Places[any]           // of the admin listener
 	proofs    *limit.Places[limit.Network] // of AuthenticateBy, on the admin listener
 	tracer    *trace.Tracer                // nil: off
@@ -146,8 +147,15 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			rec.hasArrived()
 		}
 	}
+	if h.slots != nil && (rec.scope != 0 || route.Bulk) {
+		if _, ok := h.slots.Acquire(principal.TokenID); !ok {
+			return plant.Errorf(plant.CodeTooManyAtOnce,
+				"%d requests with this credential, or without one, are in progress; wait for the end of one", adminAtOnce)
+		}
+		defer h.slots.Release(principal.TokenID)
+	}
 	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
-		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger
+		rec.protect(principal)
 		defer rec.conn.EndServing()
 	}
 	if h.quotas != nil && rec.scope != 0 {

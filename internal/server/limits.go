@@ -86,6 +86,9 @@ func newQuotas(l Limits) *quotas {
 	return q
 }
 
+// adminAtOnce is the number of requests of a credential that the admin listener serves at the same time.
+const adminAtOnce = 64
+
 // burst returns the requests of a credential at once.
 func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
 

@@ -92,7 +92,8 @@ func Reload(public, admin *Server, c Config) error {
 	if now.Rate == before.Rate && now.Burst == before.Burst && now.Concurrency == before.Concurrency {
 		publicHandler.quotas = old.quotas
 	}
-	adminHandler.bulk, adminHandler.proofs = admin.handler.Load().bulk, admin.handler.Load().proofs
+	running := admin.handler.Load()
+	adminHandler.slots, adminHandler.bulk, adminHandler.proofs = running.slots, running.bulk, running.proofs
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
 	return nil
@@ -119,7 +120,8 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	}
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
-	admin.guard, admin.bulk = &guard{hosts: hosts}, newBulkLimit()
+	admin.guard = &guard{hosts: hosts}
+	admin.slots, admin.bulk = limit.NewSlots[int64](adminAtOnce), newBulkLimit()
 	admin.proofs = limit.NewPlaces[limit.Network](proofsMax, proofsOfNetwork)
 	admin.notFound = "this path does not exist on the admin listener, which has the console at /, " +
 		"the admin API at /api/v1, and /livez, /readyz and /metrics"
