@@ -85,8 +85,8 @@ func pooled(at string, port int) string {
 	return at + fmt.Sprintf("&port=%d&default_query_exec_mode=exec", port)
 }
 
-// TestPooler runs the suite of all engines through PgBouncer in transaction mode, on a server with hostile defaults. Two
-// consecutive transactions of a connection have different sessions.
+// TestPooler runs the suite of all engines through PgBouncer in transaction mode, on a server with hostile defaults.
+// Two consecutive transactions of a connection have different sessions.
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	own := newPooled(t, hostileDefaults...)
