@@ -133,9 +133,9 @@ func (r *registry) has(s State) bool {
 }
 
 // makeRoom removes connections for new ones: a few that wait for units, otherwise a few that have been incomplete for
-// more than incompleteGrace, or idle ones, or newer incomplete ones, or at last those of Hold above half of the limit. A
-// flood that fills all places in less time than the grace must not keep out a client that sends its request at once. The
-// search reads every connection, so it frees several places, and does not repeat at once if it finds none.
+// more than incompleteGrace, or idle ones, or newer incomplete ones, or at last those of Hold above half of the limit.
+// A flood that fills all places in less time than the grace must not keep out a client that sends its request at once.
+// The search reads every connection, so it frees several places, and does not repeat at once if it finds none.
 func (r *registry) makeRoom() []candidate {
 	now := clock()
 	if now < r.fullUntil {
