@@ -42,8 +42,8 @@ func PruneAudit(
 }
 
 // olderRows returns the number of rows before the first one that is not before a time, and fewer if their texts exceed
-// store.PlantsBytes. The rows follow an entry. It returns an error for a damaged row, because verify could not detect the
-// damage after the row is removed.
+// store.PlantsBytes. The rows follow an entry. It returns an error for a damaged row, because verify could not detect
+// the damage after the row is removed.
 func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err error) {
 	bytes := 0
 	for _, row := range rows {

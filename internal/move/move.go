@@ -228,7 +228,8 @@ func (m *mover) putTokens(ctx context.Context) error {
 	for _, t := range copied {
 		same[t] = true
 	}
-	for some := range slices.Chunk(slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] }), store.ChangeMax) {
+	tokens = slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] })
+	for some := range slices.Chunk(tokens, store.ChangeMax) {
 		if err := m.To.PutTokens(ctx, some); err != nil {
 			return err
 		}
