@@ -236,7 +236,8 @@ var exitCodes = []struct {
 	{
 		exitIO, "the store is not usable",
 		"The disk failed, the store is damaged, or its schema differs from the schema of its version. The log has the " +
-			"cause. Every acknowledged plant is on stable storage, unless its file was removed. Check the disk before you start the server again. " +
+			"cause. Every acknowledged plant is on stable storage, unless its file was removed. " +
+			"Check the disk before you start the server again. " +
 			"74 is `EX_IOERR` of `sysexits.h`.",
 	},
 	{

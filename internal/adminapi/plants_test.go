@@ -48,8 +48,8 @@ func TestGetPlant(t *testing.T) {
 	}
 }
 
-// TestDamagedPlant damages a row: the API never returns its content, and every page and search that could have the plant
-// marks it. The others are as before.
+// TestDamagedPlant damages a row: the API never returns its content, and every page and search that could have the
+// plant marks it. The others are as before.
 func TestDamagedPlant(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{plants: []store.Create{

@@ -881,8 +881,8 @@ func TestRemovedDuringRestore(t *testing.T) {
 	}
 }
 
-// TestDamagedStore shows that no backup is made of a store with a damaged plant, and that a destination which has such a
-// backup is restored from the one before it, with the segments after that.
+// TestDamagedStore shows that no backup is made of a store with a damaged plant, and that a destination which has such
+// a backup is restored from the one before it, with the segments after that.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)

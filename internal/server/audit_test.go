@@ -32,8 +32,11 @@ func TestRefusedScopeIsRecorded(t *testing.T) {
 		id, secret string
 		want       int
 	}{
-		{"first", secret, 403}, {"second", secret, 403}, {"last", secret, 403},
-		{"valid", h.token, 200}, {"unknown", auth.Mint(), 401},
+		{"first", secret, 403},
+		{"second", secret, 403},
+		{"last", secret, 403},
+		{"valid", h.token, 200},
+		{"unknown", auth.Mint(), 401},
 	} {
 		got := h.send(message(post, body, "Authorization: Bearer "+request.secret, "X-Request-Id: "+request.id,
 			"Content-Type: application/json"))

@@ -93,7 +93,8 @@ func testDamagedPlant(t *testing.T, change string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reads (-want +got):\n%s", diff)
 	}
-	line := `level=ERROR msg="a stored plant does not match its digest; run plantstore verify, and restore a backup" plant=2`
+	const line = `level=ERROR msg="a stored plant does not match its digest; ` +
+		`run plantstore verify, and restore a backup" plant=2`
 	if lines := strings.Count(log.String(), line); lines != 1 {
 		t.Errorf("the log has %d lines about the plant, want 1:\n%s", lines, log)
 	}

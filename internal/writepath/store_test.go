@@ -327,8 +327,8 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// TestReplaysOnFullDisk has replays, a conflict and new plants share a batch that the disk has no space for: only the new
-// plants are refused. A failure of the second Insert, which may be a failed sync, acknowledges nothing.
+// TestReplaysOnFullDisk has replays, a conflict and new plants share a batch that the disk has no space for: only the
+// new plants are refused. A failure of the second Insert, which may be a failed sync, acknowledges nothing.
 func TestReplaysOnFullDisk(t *testing.T) {
 	t.Parallel()
 	const fresh, other = 1000, 150 // ids from fresh on are new, and other has another content

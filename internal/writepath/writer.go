@@ -155,7 +155,7 @@ func (w *writer) create(span *trace.Span, c store.Create) (store.Outcome, error)
 	if span.Sampled() {
 		b.recordWait(span, c.At)
 	}
-	if b.err != nil && (b.outcomes == nil || b.outcomes[i].Created()) {
+	if b.err != nil && (len(b.outcomes) == 0 || b.outcomes[i].Created()) {
 		return store.Outcome{}, b.err
 	}
 	return b.outcomes[i], nil
@@ -451,7 +451,8 @@ func (w *writer) longestCommit() (d time.Duration) {
 	return d
 }
 
-// pollBroken ends the writer after a poll that returned store.ErrRemoved. Only a write finds out whether another error lasts.
+// pollBroken ends the writer after a poll that returned store.ErrRemoved. Only a write finds out whether another error
+// lasts.
 func (w *writer) pollBroken(err error) {
 	w.log.Error("store failed", "error", err)
 	w.fail()
