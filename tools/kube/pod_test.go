@@ -64,8 +64,8 @@ func (n *node) volume(t *testing.T, name string) string {
 	return dir
 }
 
-// shareFiles gives the group access to the files of a volume, as a kubelet does when it mounts another volume in its place,
-// such as a restored snapshot.
+// shareFiles gives the group access to the files of a volume, as a kubelet does when it mounts another volume in its
+// place, such as a restored snapshot.
 func (n *node) shareFiles(t *testing.T, name string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(n.volumes[name], "*"))
