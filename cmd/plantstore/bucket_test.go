@@ -214,6 +214,9 @@ func TestS3KeysStaySecret(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "plants.db")
 	environ := append(s3Environ(hostile.URL, "nursery", c["the secret key"]), "AWS_SESSION_TOKEN="+c["the session token"])
+	_, admin, _ := runIn(
+		t, dir, environ, "token", "create", "operator", "--no-expiry", "--db", db, "--create", "--scope", operatorScopes)
+	c["the token"] = strings.TrimSpace(admin)
 	p, err := startProcess(dir, environ, "serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--log-level", "debug", "--pprof", "--backup-dir", "s3://nursery-backups/plants")
 	if err != nil {
@@ -223,9 +226,6 @@ func TestS3KeysStaySecret(t *testing.T) {
 	if _, err := p.await(p.stderr, `msg="backup failed" .*InvalidToken`); err != nil {
 		t.Fatal(err)
 	}
-	_, admin, _ := runIn(
-		t, dir, environ, "token", "create", "operator", "--no-expiry", "--db", db, "--scope", operatorScopes)
-	c["the token"] = strings.TrimSpace(admin)
 	checkRuntime(t, c, &testServer{process: p}, c["the token"])
 	for _, line := range []string{
 		"backup s3://nursery-backups/a.db", "restore s3://nursery-backups/a.db --db b.db", "verify s3://nursery-backups/a.db",

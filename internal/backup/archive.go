@@ -72,7 +72,10 @@ func HasBackup(ctx context.Context, address string, bucket s3.Config, db string)
 	}
 	names := seriesOf(db)
 	files, err := to.list(ctx, names.prefix())
-	return slices.ContainsFunc(files, func(f file) bool { _, ok := names.named(f.name); return ok }), err
+	return slices.ContainsFunc(files, func(f file) bool {
+		b, ok := names.named(f.name)
+		return ok && checkTime(b) == nil
+	}), err
 }
 
 func newArchive(to destination, names series) *Archive {

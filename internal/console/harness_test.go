@@ -46,6 +46,7 @@ type harness struct {
 	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
 	routes  []server.Route
 	down    func() // closes the admin listener and its connections
+	audit   *audit.Recorder
 	audited func() // writes the counted refusals to the audit log; no request may follow
 
 	deliveries map[int64]webhook.Status // of the server; set before a request
@@ -92,11 +93,11 @@ func startOn(
 	if h.store, err = writepath.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
-	h.audited = sync.OnceFunc(recorder.Close)
+	h.audit = audit.NewRecorder(h.engine.AppendAudit, log)
+	h.audited = sync.OnceFunc(h.audit.Close)
 	if file != "" {
 		c := backup.Config{
-			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
+			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: h.audit.Record,
 			Log: log, Metrics: metrics,
 		}
 		var ok bool
@@ -107,7 +108,7 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	stop := h.serve(log, metrics, recorder)
+	stop := h.serve(log, metrics)
 	t.Cleanup(func() {
 		stop()
 		if h.backups != nil {
@@ -123,7 +124,7 @@ func startOn(
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder *audit.Recorder) (stop func()) {
+func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry) (stop func()) {
 	h.t.Helper()
 	operations, err := admin.New(h.adminConfig(metrics))
 	if err != nil {
@@ -132,14 +133,14 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
 	h.console = console.New(console.Config{
 		Operations: operations, Store: h.store, PublicURL: public, Log: log,
-		Audit: recorder, Version: "1.0.0-test",
+		Audit: h.audit, Version: "1.0.0-test",
 	})
 	if h.routes, err = h.console.Routes(); err != nil {
 		h.t.Fatal(err)
 	}
 	_, adminServer, err := server.New(server.Config{
 		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
-		Audit: recorder, AdminOpen: true, // the console requires a sign-in nevertheless
+		Audit: h.audit, AdminOpen: true, // the console requires a sign-in nevertheless
 		Limits: server.Limits{
 			BodyMax: 64 << 10, HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
 			AuthFailures: 100,
@@ -276,7 +277,7 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 // adminConfig returns the configuration of the operations.
 func (h *harness) adminConfig(metrics *prometheus.Registry) admin.Config {
 	return admin.Config{
-		Engine: h.engine, Store: h.store, Backups: h.backups, Deliveries: h.status,
+		Engine: h.engine, Store: h.store, Audit: h.audit, Backups: h.backups, Deliveries: h.status,
 		Metrics: metrics,
 		Settings: func() []admin.Setting {
 			return []admin.Setting{
