@@ -45,7 +45,7 @@ type Engine struct {
 
 	path   string
 	server bool
-	places []place // of the files that a writing engine has open; set by Open
+	places []*place // of the files that a writing engine has open; set by Open
 	log    *slog.Logger
 
 	serveLock *os.File       // nil in a command

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"syscall"
 
 	"plantstore/internal/sqlite/dbfile"
@@ -12,12 +13,16 @@ import (
 
 // The files of an open store must stay at their paths: the next process would not find a commit in a file that was
 // removed or replaced, and another process could write at the same time without the index of the WAL or the lock of
-// the server. So the engine checks their paths between each commit and its acknowledgement, and with each poll.
+// the server. So the engine checks their paths between each commit and its acknowledgement, and with each poll. Plant
+// Store never makes the database file smaller: if it is, another program has overwritten it.
 
 // place is the path of an open file.
 type place struct {
 	path string
 	file syscall.Stat_t
+
+	grows bool         // the file never becomes smaller than size
+	size  atomic.Int64 // of the file, as far as it was seen
 }
 
 // placeDatabase adds the file that the writer has opened, and checks its owner and its paths.
@@ -26,17 +31,18 @@ func (e *Engine) placeDatabase() error {
 	if err != nil {
 		return err
 	}
-	p := place{path: e.path}
+	p := &place{path: e.path, grows: true}
 	if err := syscall.Fstat(descriptor, &p.file); err != nil {
 		return fmt.Errorf("stat %s: %w", p.path, err)
 	}
-	e.places = []place{p}
+	p.size.Store(p.file.Size)
+	e.places = []*place{p}
 	return dbfile.CheckFile(e.path, &p.file)
 }
 
 // placeBeside adds the file with that suffix, which was just opened.
 func (e *Engine) placeBeside(suffix string) error {
-	p := place{path: e.path + suffix}
+	p := &place{path: e.path + suffix}
 	if err := syscall.Lstat(p.path, &p.file); err != nil {
 		return fmt.Errorf("stat %s: %w", p.path, err)
 	}
@@ -49,13 +55,14 @@ func (e *Engine) placeBeside(suffix string) error {
 
 var errReplaced = errors.New("was replaced or removed after plantstore had opened it")
 
-// checkPlaces returns an error that wraps errReplaced if a file is no longer at its path.
+// checkPlaces returns an error that wraps errReplaced if a file is no longer at its path, or was overwritten.
 func (e *Engine) checkPlaces() error {
-	for i := range e.places {
-		p := &e.places[i]
+	for _, p := range e.places {
+		size := p.size.Load() // before Lstat, because the file may grow
 		var now syscall.Stat_t
 		switch err := syscall.Lstat(p.path, &now); {
-		case err == nil && now.Ino == p.file.Ino && now.Dev == p.file.Dev:
+		case err == nil && now.Ino == p.file.Ino && now.Dev == p.file.Dev && (!p.grows || now.Size >= size):
+			p.size.CompareAndSwap(size, now.Size)
 		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			return fmt.Errorf("%s %w", p.path, errReplaced)
 		default:

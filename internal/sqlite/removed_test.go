@@ -33,10 +33,14 @@ func TestRemovedFiles(t *testing.T) {
 		}
 	}
 	for name, lose := range map[string]func(t *testing.T, path string){
-		"all files removed":  remove("", "-wal", "-shm", "-mark", "-serve", "-ticket"),
-		"the file removed":   remove(""),
-		"the file renamed":   func(t *testing.T, path string) { must(t, os.Rename(path, path+".old")) },
-		"the file replaced":  replace(""),
+		"all files removed": remove("", "-wal", "-shm", "-mark", "-serve", "-ticket"),
+		"the file removed":  remove(""),
+		"the file renamed":  func(t *testing.T, path string) { must(t, os.Rename(path, path+".old")) },
+		"the file replaced": replace(""),
+		"the file emptied":  func(t *testing.T, path string) { must(t, os.Truncate(path, 0)) },
+		"the file overwritten": func(t *testing.T, path string) {
+			must(t, os.WriteFile(path, storeWithWAL(t)[""][:4096], 0o600))
+		},
 		"the WAL removed":    remove("-wal"),
 		"the WAL replaced":   replace("-wal"),
 		"the index removed":  remove("-shm"),
