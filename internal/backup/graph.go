@@ -296,6 +296,9 @@ func (g *graph) plan(ctx context.Context, at time.Time) (base Backup, steps []st
 			base, best, reached = b, r, to
 		}
 	}
+	if best == nil && at.IsZero() {
+		return base, nil, fmt.Errorf("%s has no undamaged backup", g.archive.to.location(""))
+	}
 	if best == nil {
 		return base, nil, fmt.Errorf("%s has no complete backup from before that time", g.archive.to.location(""))
 	}

@@ -85,7 +85,6 @@ type Service struct {
 	copier  *copier       // nil: only backups are made
 	wake    chan struct{} // holds a value when needed was set
 
-	damaged map[string]bool // segments for which a backup became due; used by the merging only
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
 	last       prometheus.Gauge // start of the newest scheduled backup
@@ -113,7 +112,7 @@ func New(c Config) (*Service, error) {
 		config: c, to: to, names: seriesOf(c.DB), store: store,
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
-		damaged: map[string]bool{}, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
+		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
 		manifests: map[string]backupfile.Manifest{},
 		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -192,6 +191,28 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 		}
 	}
 	return all, ctx.Err() // which is the fault of backups whose manifests were not read
+}
+
+// CheckStore returns an error if the destination has complete backups, and all of them are of another store: those of
+// this one would be mixed with them. It returns nil if the destination does not respond.
+func (s *Service) CheckStore(ctx context.Context) error {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the schedule logs it
+	}
+	foreign := ""
+	for _, b := range all {
+		if b.Fault == nil {
+			return nil
+		}
+		if errors.Is(b.Fault, errOtherStore) {
+			foreign = b.Location
+		}
+	}
+	if foreign == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", foreign, errOtherStore)
 }
 
 // Newest returns the newest complete backup of the store, and ErrNotFound without one. It returns any other error if it

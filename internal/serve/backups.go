@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
@@ -37,6 +38,12 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	})
 	if err != nil { // check has found the usage errors
 		return fmt.Errorf("open the backups: %w", err)
+	}
+	const listTimeMax = 5 * time.Second // the server must start while a bucket is away
+	listed, cancel := context.WithTimeout(ctx, listTimeMax)
+	defer cancel()
+	if err := v.backups.CheckStore(listed); err != nil {
+		return s.Fault("backup-dir", "%w; for a store that was lost, remove %s and use --restore-missing", err, s.DB.Path)
 	}
 	if v.copied != nil {
 		v.copied.backups = v.backups

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/sqlite/dbfile"
 )
 
 // openMissing restores a store that does not exist, or refuses to create it, if the destination has backups of it: an
@@ -24,11 +26,14 @@ func (v *instance) openMissing(ctx context.Context) error {
 	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
 		return nil
 	}
-	empty := err == nil // as a start leaves it that was killed
+	empty := err == nil                                                  // as a start leaves it that was killed
+	if err := dbfile.RefuseNew(dbfile.RealPath(s.DB.Path)); err != nil { // the rest of the store is here
+		return err
+	}
 	bucket := s.Backup.S3Config(v.Env)
 	switch found, err := backup.HasBackup(ctx, s.Backup.Dir, bucket, s.DB.Path); {
 	case err != nil:
-		return err
+		return fmt.Errorf("%s does not exist, and nothing shows whether it has backups: %w", s.DB.Path, err)
 	case !found:
 		return nil
 	case !s.Backup.RestoreMissing:

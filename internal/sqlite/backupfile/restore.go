@@ -61,12 +61,15 @@ func RestoreFrom(
 		if err := cmp.Or(dbfile.CheckNamed(path), dbfile.CheckFile(path, &old)); err != nil {
 			return got, err
 		}
+	} else if err := dbfile.RefuseNew(path); err != nil && !replace {
+		return got, err // its WAL may be whole
 	}
 	temp, err := safefile.Create(path)
 	if err != nil {
 		return got, err
 	}
 	defer func() { err = errors.Join(err, temp.Discard()) }()
+	safefile.GiveToOwner(temp.File, path)
 	if m != nil {
 		got, err = *m, m.receive(ctx, r, temp, progress, commits == nil)
 	} else {

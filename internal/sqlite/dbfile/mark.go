@@ -73,7 +73,7 @@ func RefuseNew(path string) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s is missing or empty, and commit %d was acknowledged: "+
-		"put the file and its WAL back, or restore a backup; to start with an empty store, remove %s",
+		"put the file and its WAL back, or restore a backup with --force; to start with an empty store, remove %s",
 		store.ErrBroken, path, m.commits, path+MarkSuffix)
 }
 
