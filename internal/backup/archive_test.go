@@ -573,7 +573,6 @@ func TestMergeAround(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
-	r.ship()
 	begin := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
 	var groups [][]time.Time
 	for hour := range 2 {
@@ -596,13 +595,6 @@ func TestMergeAround(t *testing.T) {
 	if n := len(r.segments()); n != 6 {
 		t.Errorf("%d segments, want the 5 of the damaged hour and 1", n)
 	}
-	if !r.backupNeeded() {
-		t.Error("no backup is needed although a segment is damaged")
-	}
-	r.made = r.needed // as after a backup
-	if err := r.mergeOld(t.Context(), time.Now()); err == nil || r.backupNeeded() {
-		t.Errorf("merge: %v; a second backup is needed: %v", err, r.backupNeeded())
-	}
 
 	for name, content := range parts {
 		if name != all[5].name { // the removal had begun
@@ -623,6 +615,38 @@ func TestMergeAround(t *testing.T) {
 	if _, _, err := r.archive.check(t.Context(), merged); err != nil || len(r.segments()) != 3 {
 		t.Errorf("%d segments, %v; want 3, and the first whole", len(r.segments()), err)
 	}
+}
+
+// TestDamageNeedsBackup damages a segment: a backup becomes due, and no second one after a restart.
+func TestDamageNeedsBackup(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	for range 2 {
+		r.create(1)
+		r.ship()
+	}
+	r.must(os.WriteFile(filepath.Join(r.to, r.segments()[0].name), nil, 0o600))
+	merge := func() {
+		t.Helper()
+		if err := r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)); !errors.Is(err, journal.ErrDamaged) {
+			t.Errorf("merge: %v", err)
+		}
+	}
+	merge()
+	if !r.backupNeeded() {
+		t.Error("no backup is needed")
+	}
+	r.next()
+	r.backup()
+	r.must(r.engine.Close())
+	r.serve(r.config.DB)
+	r.ship()
+	merge()
+	if r.backupNeeded() {
+		t.Error("a second backup is needed")
+	}
+	r.wantRestored(time.Time{}, 2)
 }
 
 // TestHostileSegment merges a segment whose first line names a path.

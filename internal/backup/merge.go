@@ -59,7 +59,7 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 			done[m.name] = true
 		}
 		if len(group) > 1 {
-			errs = append(errs, s.merge(ctx, &encoder, group))
+			errs = append(errs, s.merge(ctx, &encoder, g, group))
 		}
 	}
 	return errors.Join(errs...)
@@ -90,13 +90,13 @@ func (g *graph) mergeable(first segment, done map[string]bool, now time.Time, sh
 
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
 // time. A killed server may leave some of them, which it merges again: a restore works with both.
-func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []segment) error {
+func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, all *graph, group []segment) error {
 	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
 	for i, g := range group {
 		var err error
 		if segments[i], contents[i], err = s.archive.check(ctx, g); err != nil {
 			if errors.Is(err, journal.ErrDamaged) {
-				s.bypass(g.name)
+				s.bypass(all, g)
 			}
 			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
@@ -111,11 +111,11 @@ func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, group []s
 	return s.deleteSegments(ctx, group)
 }
 
-// bypass makes a backup due because of a damaged segment, once for each: a restore that begins with it needs no segment
-// before it.
-func (s *Service) bypass(name string) {
-	if at, known := s.copier.copied(); known && !s.damaged[name] {
-		s.damaged[name] = true
+// bypass makes a backup due because of a damaged segment, unless there is one after it: a restore that begins with that
+// needs no segment before it.
+func (s *Service) bypass(all *graph, damaged segment) {
+	later := func(b Backup) bool { return b.Manifest.Commits >= damaged.Last }
+	if at, known := s.copier.copied(); known && !slices.ContainsFunc(all.bases, later) {
 		s.needBackup(at.commits)
 	}
 }
