@@ -25,7 +25,7 @@ type File struct {
 
 // Create creates a temporary file in the directory of path that only its owner can read. Publish gives it the name
 // path. Create refuses a directory behind a symbolic link of another user, and removes the temporary files for the same
-// path that killed processes left. A file of root gets its owner by GiveToOwner.
+// path that killed processes left. A file of root that replaces another one gets its owner by GiveToOwner.
 func Create(path string) (*File, error) {
 	dir, base := filepath.Dir(path), filepath.Base(path)
 	if err := RefuseForeignLinks(dir); err != nil {
@@ -42,7 +42,9 @@ func Create(path string) (*File, error) {
 			_ = f.Close() // RemoveAbandoned of another process has removed it before the lock
 			continue
 		}
-		GiveToOwner(f, path)
+		if _, err := os.Lstat(path); err == nil {
+			GiveToOwner(f, path)
+		}
 		return &File{File: f, path: path}, nil
 	}
 }

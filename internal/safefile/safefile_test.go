@@ -264,8 +264,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestOwner shows that a new file of root has the owner of the file that it replaces, else of its directory, unless
-// another user may have chosen that owner.
+// TestOwner shows that a new file of root has the owner of the file that it replaces, unless another user may have
+// chosen that owner, and that GiveToOwner gives it to the owner of its directory: an export must not be.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -277,14 +277,18 @@ func TestOwner(t *testing.T) {
 		dirOwner       int
 		dirMode        fs.FileMode
 		replaced, want int // owners; -1: nothing to replace
+		given          int // owner after GiveToOwner
 	}{
-		{"directory of a service", service, 0o700, -1, service},
-		{"file of a service", service, 0o700, service, service},
-		{"file of a service in a directory of root", 0, 0o755, service, service},
-		{"directory of root", 0, 0o755, -1, 0},
-		{"file of root in the directory of a service", service, 0o700, 0, 0},
-		{"file of a stranger in a shared directory", 0, 0o777 | fs.ModeSticky, anotherUser, 0},
-		{"file of a stranger in a shared directory of a service", service, 0o777 | fs.ModeSticky, anotherUser, service},
+		{"directory of a service", service, 0o700, -1, 0, service},
+		{"file of a service", service, 0o700, service, service, service},
+		{"file of a service in a directory of root", 0, 0o755, service, service, service},
+		{"directory of root", 0, 0o755, -1, 0, 0},
+		{"file of root in the directory of a service", service, 0o700, 0, 0, 0},
+		{"file of a stranger in a shared directory", 0, 0o777 | fs.ModeSticky, anotherUser, 0, 0},
+		{
+			"file of a stranger in a shared directory of a service", service, 0o777 | fs.ModeSticky, anotherUser,
+			service, service,
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "out")
 		if test.replaced >= 0 {
@@ -293,11 +297,19 @@ func TestOwner(t *testing.T) {
 		}
 		must(t, os.Chown(filepath.Dir(path), test.dirOwner, test.dirOwner))
 		must(t, os.Chmod(filepath.Dir(path), test.dirMode))
-		must(t, safefile.Write(path, nil, true))
-		var file syscall.Stat_t
-		must(t, syscall.Stat(path, &file))
-		if int(file.Uid) != test.want || int(file.Gid) != test.want {
-			t.Errorf("%s: the owner is %d and the group %d, want %d", test.name, file.Uid, file.Gid, test.want)
+		f, err := safefile.Create(path)
+		must(t, err)
+		wantOwner := func(want int) {
+			t.Helper()
+			var file syscall.Stat_t
+			must(t, syscall.Stat(f.Name(), &file))
+			if int(file.Uid) != want || int(file.Gid) != want {
+				t.Errorf("%s: the owner is %d and the group %d, want %d", test.name, file.Uid, file.Gid, want)
+			}
 		}
+		wantOwner(test.want)
+		safefile.GiveToOwner(f.File, path)
+		wantOwner(test.given)
+		must(t, f.Discard())
 	}
 }
