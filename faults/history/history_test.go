@@ -112,7 +112,8 @@ var replayUnmarked = rig.Weakness{
 var lastWins = rig.Weakness{
 	File: "internal/sqlite/insert.go",
 	Old:  "ON CONFLICT DO NOTHING",
-	New:  "ON CONFLICT DO UPDATE SET name = excluded.name, tag = excluded.tag, digest = excluded.digest",
+	New: "ON CONFLICT DO UPDATE SET name = excluded.name, tag = excluded.tag, created_at = excluded.created_at, " +
+		"created_by = excluded.created_by, digest = excluded.digest",
 }
 
 // TestWrongResponses shows that the checks detect responses that are not
