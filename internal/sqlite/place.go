@@ -31,11 +31,10 @@ func (e *Engine) placeDatabase() error {
 	if err != nil {
 		return err
 	}
-	p := &place{path: e.path, grows: true}
+	p := &place{path: e.path, grows: true} // from the first check on: the rollback of a journal may shorten it before
 	if err := syscall.Fstat(descriptor, &p.file); err != nil {
 		return fmt.Errorf("stat %s: %w", p.path, err)
 	}
-	p.size.Store(p.file.Size)
 	e.places = []*place{p}
 	return dbfile.CheckFile(e.path, &p.file)
 }
