@@ -90,13 +90,13 @@ func (g *graph) mergeable(first segment, done map[string]bool, now time.Time, sh
 
 // merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
 // time. A killed server may leave some of them, which it merges again: a restore works with both.
-func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, all *graph, group []segment) error {
+func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, in *graph, group []segment) error {
 	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
 	for i, g := range group {
 		var err error
 		if segments[i], contents[i], err = s.archive.check(ctx, g); err != nil {
 			if errors.Is(err, journal.ErrDamaged) {
-				s.bypass(all, g)
+				s.bypass(in, g)
 			}
 			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
 		}
@@ -113,9 +113,9 @@ func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, all *grap
 
 // bypass makes a backup due because of a damaged segment, unless there is one after it: a restore that begins with that
 // needs no segment before it.
-func (s *Service) bypass(all *graph, damaged segment) {
+func (s *Service) bypass(in *graph, damaged segment) {
 	later := func(b Backup) bool { return b.Manifest.Commits >= damaged.Last }
-	if at, known := s.copier.copied(); known && !slices.ContainsFunc(all.bases, later) {
+	if at, known := s.copier.copied(); known && !slices.ContainsFunc(in.bases, later) {
 		s.needBackup(at.commits)
 	}
 }
