@@ -44,6 +44,14 @@ func (d *deadline) extend(tcp net.Conn) bool {
 	return d.wanted.Load() > int64(clock()) && d.restore(tcp) == nil
 }
 
+// postpone moves the deadline that was wanted before a wait, unless another one has been set since.
+func (d *deadline) postpone(tcp net.Conn, wanted int64, by time.Duration) error {
+	if wanted == never || !d.wanted.CompareAndSwap(wanted, wanted+int64(by)) {
+		return nil
+	}
+	return d.restore(tcp)
+}
+
 // restore sets the wanted deadline on the TCP connection, even if set changes it at the same time.
 func (d *deadline) restore(tcp net.Conn) error {
 	for {

@@ -46,3 +46,25 @@ func TestDeadlineIsSetDuringExtend(t *testing.T) {
 		}
 	}
 }
+
+// TestPostpone tests that a deadline that is set after the start of a wait is not postponed.
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	c := &deadlineConn{}
+	var d deadline
+	d.init(net.Conn.SetReadDeadline)
+	first, last := time.Now().Add(time.Hour), time.Unix(1, 0)
+	if err := d.set(c, first); err != nil {
+		t.Fatal(err)
+	}
+	before := d.wanted.Load()
+	if err := d.postpone(c, before, time.Hour); err != nil || !c.deadline.Equal(first.Add(time.Hour)) {
+		t.Errorf("got %v, %v", c.deadline, err)
+	}
+	if err := d.set(c, last); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.postpone(c, before, time.Hour); err != nil || !c.deadline.Equal(last) {
+		t.Errorf("got %v, %v", c.deadline, err)
+	}
+}

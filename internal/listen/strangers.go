@@ -251,7 +251,8 @@ func (s *strangers) serveOne(l *line, now time.Duration) bool {
 }
 
 // chargeNew takes the units of a new connection, and waits until there are some. It returns io.EOF for a connection
-// that the server must close without a response.
+// that the server must close without a response. The time for the request, which net/http has set, begins after the
+// wait: it may be shorter.
 func (c *Conn) chargeNew() error {
 	c.charged = true
 	if c.free {
@@ -263,6 +264,16 @@ func (c *Conn) chargeNew() error {
 		return nil
 	}
 	l.limited(addressOf(c.RemoteAddr()))
+	began, wanted := clock(), c.reading.wanted.Load()
+	if err := c.await(t); err != nil {
+		return err
+	}
+	return c.reading.postpone(c.tcp, wanted, clock()-began)
+}
+
+// await waits for the end of a turn.
+func (c *Conn) await(t *turn) error {
+	l := c.listener
 	c.setWaiting(Waiting)
 	defer c.setWaiting(Incomplete)
 	end := time.NewTimer(waitMax)

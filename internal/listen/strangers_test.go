@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -30,10 +31,14 @@ func bare(limits listen.Limits) *listen.Listener {
 	return listen.NewBare(limits)
 }
 
+// readMax is the time of a read as net/http sets it before the first one.
+const readMax = time.Second
+
 // connect opens a connection to a bare listener and reads from it. It returns the time until then.
 func connect(l *listen.Listener, client netip.Addr) (*listen.Conn, time.Duration, error) {
 	c, end := l.Connect(client)
 	began := time.Now()
+	_ = c.SetReadDeadline(began.Add(readMax))
 	go func() {
 		_, _ = end.Write([]byte("x")) // fails when the connection is closed
 		_ = end.Close()
@@ -126,6 +131,23 @@ func TestStrangersWait(t *testing.T) {
 			if took != 5*time.Second {
 				t.Errorf("a connection was refused after %s", took)
 			}
+		}
+	})
+}
+
+// The time of a read begins after the wait.
+func TestReadDeadlineAfterWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := exhausted()
+		defer l.StopSweeper()
+		silent, _ := l.Connect(stranger)
+		defer silent.Close()
+		began := time.Now()
+		_ = silent.SetReadDeadline(began.Add(readMax))
+		_, err := silent.Read(make([]byte, 1))
+		if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took <= readMax || took > 2*readMax {
+			t.Errorf("after %s: %v", took, err)
 		}
 	})
 }
