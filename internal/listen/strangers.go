@@ -14,7 +14,8 @@ import (
 
 // A client without a valid credential may use strangerUnits at once and one more each strangerInterval, and all of them
 // together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each request
-// of Charge. In a known network they cost one of knownUnits.
+// of Charge. In a known network they cost one of knownUnits. A request that a proxy forwards costs none of unitsOfAll: it
+// can be a preflight, which never has a credential.
 const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
@@ -33,7 +34,8 @@ const (
 	// A connection of a known network is served without a unit after knownWaitMax: it may have a valid credential.
 	knownWaitMax = time.Second
 
-	// networksMax is more than the networks that can lack units at the same time, because all share unitsOfAll.
+	// networksMax is more than the networks that can lack units at the same time: they share unitsOfAll, and those that
+	// proxies name would need 200,000 requests a second. Further ones would share strangerUnits.
 	networksMax = 10_000
 )
 
@@ -42,7 +44,7 @@ const (
 type strangers struct {
 	units      *limit.Buckets[limit.Network]
 	knownUnits *limit.Buckets[limit.Network]
-	all        *limit.Buckets[bool] // true: of clients that proxies name, which have no lines
+	all        *limit.Buckets[struct{}]
 
 	mu      sync.Mutex // guards the rest
 	known   known
@@ -70,7 +72,7 @@ func newStrangers() *strangers {
 	return &strangers{
 		units:      limit.NewBuckets[limit.Network](strangerUnits, 1, strangerInterval, networksMax),
 		knownUnits: limit.NewBuckets[limit.Network](knownUnits, 1, knownInterval, networksMax),
-		all:        limit.NewBuckets[bool](unitsOfAll, 1, intervalOfAll, 2),
+		all:        limit.NewBuckets[struct{}](unitsOfAll, 1, intervalOfAll, 1),
 		known:      newKnown(),
 		served:     limit.NewRecent[limit.Network](networksMax, knownFor),
 		lines:      map[limit.Network]*line{},
@@ -97,25 +99,25 @@ func (s *strangers) charge(n limit.Network, forwarded bool) bool {
 	isKnown := s.known.has(n, clock())
 	switch {
 	case forwarded:
-		return isKnown || s.take(n, true)
+		return isKnown || s.units.Take(n).Taken
 	case s.lines[n] != nil:
 		return false
 	case isKnown:
 		return s.knownUnits.Take(n).Taken
 	}
-	return !s.short && s.take(n, false)
+	return !s.short && s.take(n)
 }
 
 // take takes a unit of an unknown network and one of all, or none.
-func (s *strangers) take(n limit.Network, forwarded bool) bool {
-	return s.units.Wait(n) == 0 && s.all.Take(forwarded).Taken && s.units.Take(n).Taken
+func (s *strangers) take(n limit.Network) bool {
+	return s.units.Wait(n) == 0 && s.all.Take(struct{}{}).Taken && s.units.Take(n).Taken
 }
 
 // pay takes the units of a new connection, and reports false if there are none.
 func (s *strangers) pay(c *Conn, now time.Duration) bool {
 	n := c.network
 	isKnown := s.known.has(n, now)
-	if isKnown && !s.knownUnits.Take(n).Taken || !isKnown && !s.take(n, false) {
+	if isKnown && !s.knownUnits.Take(n).Taken || !isKnown && !s.take(n) {
 		return false
 	}
 	c.paid = s.knownUnits
@@ -134,7 +136,7 @@ func (s *strangers) refund(c *Conn) {
 	}
 	c.paid.Return(c.network)
 	if c.paid == s.units {
-		s.all.Return(false)
+		s.all.Return(struct{}{})
 	}
 	c.paid = nil
 }
@@ -228,7 +230,7 @@ func (s *strangers) serve() {
 	for len(order) > 0 {
 		order = slices.DeleteFunc(order, func(l *line) bool { return !s.serveOne(l, now) })
 	}
-	s.short = s.waiting > 0 && s.all.Wait(false) > 0
+	s.short = s.waiting > 0 && s.all.Wait(struct{}{}) > 0
 }
 
 // serveOne ends the wait of the first connection of a line. It reports false if there is none, or no unit.

@@ -308,6 +308,34 @@ func TestStrangersTogether(t *testing.T) {
 	})
 }
 
+// Clients that a proxy names have units of their own, but no total: one that sends many requests does not refuse others.
+// More of them than the listener remembers share the units of one.
+func TestForwardedStrangers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(listen.Limits{})
+		defer l.StopSweeper()
+		c, _ := l.Connect(stranger)
+		for n := range listen.NetworksMax + listen.StrangerUnits {
+			if !c.Charge(manyth(n)) {
+				t.Fatalf("client %d has no unit", n)
+			}
+		}
+		if c.Charge(another) {
+			t.Error("clients without a place have no limit")
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		for n := range listen.StrangerUnits {
+			if !c.Charge(another) {
+				t.Fatalf("request %d is refused", n)
+			}
+		}
+		if c.Charge(another) {
+			t.Error("a client has no limit")
+		}
+	})
+}
+
 // Each of the networks with waiting connections is served in turn, however many connections it has.
 func TestStrangersTakeTurns(t *testing.T) {
 	t.Parallel()
