@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -58,6 +59,7 @@ type strangers struct {
 type line struct {
 	turns  []*turn
 	served time.Duration // of strangers.served; 0: not there
+	rank   int           // of round
 }
 
 // turn is a connection that waits for its units.
@@ -141,8 +143,8 @@ func (s *strangers) refund(c *Conn) {
 	c.paid = nil
 }
 
-// enter takes the units of a new connection. If there are none, it returns a turn. The connection is in no line if the
-// lines have more than can be served.
+// enter takes the units of a new connection. If there are none, it returns a turn. If the lines have more than can be
+// served, one of them leaves its line, and is refused at the end of its wait.
 func (s *strangers) enter(c *Conn) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,37 +157,45 @@ func (s *strangers) enter(c *Conn) *turn {
 	if own == nil {
 		own = &line{}
 		own.served, _ = s.served.At(c.network)
-	}
-	if len(own.turns) < lineMax && s.hasRoom(own) {
-		own.turns = append(own.turns, t)
 		s.lines[c.network] = own
-		s.waiting++
+	}
+	own.turns = append(own.turns, t)
+	s.waiting++
+	switch n := len(own.turns); {
+	case n > lineMax: // a random one: otherwise those who always come when the line is full are never served
+		s.remove(own.turns[rand.IntN(n)])
+	case s.waiting > waitingMax:
+		last := s.last()
+		s.remove(last.turns[len(last.turns)-1])
 	}
 	return t
 }
 
-// hasRoom reports whether one more connection may enter a line. If all lines are full, it first removes the one that
-// would be served last, unless that is the new one.
-func (s *strangers) hasRoom(own *line) bool {
-	if s.waiting < waitingMax {
-		return true
+// last returns the line whose last connection would be served last: each line gets a turn in each round. Of several, it
+// returns a random one.
+func (s *strangers) last() *line {
+	fresh := 0
+	for _, l := range s.lines {
+		if l.served == 0 {
+			fresh++
+		}
 	}
 	var last *line
-	for _, l := range s.lines {
-		if last == nil || l.order(last) > 0 {
+	for _, l := range s.lines { // in random order
+		if last == nil || l.order(last, 2*fresh > len(s.lines)) > 0 {
 			last = l
 		}
 	}
-	if cmp.Or(cmp.Compare(len(own.turns)+1, len(last.turns)), cmp.Compare(own.served, last.served)) >= 0 {
-		return false
-	}
-	s.remove(last.turns[len(last.turns)-1])
-	return true
+	return last
 }
 
-// order compares when the last connections of two lines would be served: each line gets a turn in each round.
-func (l *line) order(m *line) int {
-	return cmp.Or(cmp.Compare(len(l.turns), len(m.turns)), cmp.Compare(l.served, m.served))
+// order compares when the last connections of two lines would be served.
+func (l *line) order(m *line, freshLast bool) int {
+	served := cmp.Compare(l.served, m.served)
+	if freshLast && (l.served == 0) != (m.served == 0) {
+		served = -served
+	}
+	return cmp.Or(cmp.Compare(len(l.turns), len(m.turns)), served)
 }
 
 // leave removes a connection from its line. It reports whether the server may serve it.
@@ -218,19 +228,35 @@ func (s *strangers) remove(t *turn) {
 	}
 }
 
-// serve ends the wait of connections for which there are units: one of each line in turn, of the network that was
-// served the longest ago first.
+// serve ends the wait of connections for which there are units: one of each line in turn.
 func (s *strangers) serve() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock()
-	order := slices.SortedFunc(maps.Values(s.lines), func(a, b *line) int {
-		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.turns[0].since, b.turns[0].since))
-	})
-	for len(order) > 0 {
-		order = slices.DeleteFunc(order, func(l *line) bool { return !s.serveOne(l, now) })
+	round := s.round()
+	for len(round) > 0 {
+		round = slices.DeleteFunc(round, func(l *line) bool { return !s.serveOne(l, now) })
 	}
 	s.short = s.waiting > 0 && s.all.Wait(struct{}{}) > 0
+}
+
+// round returns the lines in their order: that of the network that was served the longest ago first. Networks that were
+// never served alternate with the others, so neither a flood from ever new addresses nor one from many that repeat keeps
+// out a client of the other kind.
+func (s *strangers) round() []*line {
+	lines := slices.SortedFunc(maps.Values(s.lines), func(a, b *line) int {
+		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.turns[0].since, b.turns[0].since))
+	})
+	fresh := 0
+	for n, l := range lines {
+		l.rank = n - fresh
+		if l.served == 0 {
+			l.rank = n
+			fresh++
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b *line) int { return cmp.Compare(a.rank, b.rank) })
+	return lines
 }
 
 // serveOne ends the wait of the first connection of a line. It reports false if there is none, or no unit.

@@ -27,7 +27,7 @@ func manyth(n int) netip.Addr {
 
 // bare returns a listener for a bubble of synctest. The caller ends it with StopSweeper.
 func bare(limits listen.Limits) *listen.Listener {
-	time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
+	time.Sleep(time.Second - listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
 	return listen.NewBare(limits)
 }
 
@@ -306,6 +306,68 @@ func TestStrangersTogether(t *testing.T) {
 			t.Errorf("served %d connections in %d s, want 100 a second", n, seconds)
 		}
 	})
+}
+
+// exhaust uses up the units of two clients, which are those of all.
+func exhaust(l *listen.Listener) {
+	for _, client := range []netip.Addr{stranger, another} {
+		c, _ := l.Connect(client)
+		for c.Charge(netip.Addr{}) {
+		}
+	}
+}
+
+// A flood from addresses that do not repeat does not keep out a client that was served before.
+func TestFreshStrangers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(listen.Limits{})
+		defer l.StopSweeper()
+		regular := netip.MustParseAddr("192.0.2.9")
+		if _, took, err := connect(l, regular); took > 0 || err != nil {
+			t.Fatalf("waited %s, %v", took, err)
+		}
+		exhaust(l)
+		f := floodOf(l, 5*time.Millisecond, manyth)
+		for n := range 10 {
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+			if _, took, err := connect(l, regular); took > 200*time.Millisecond || err != nil {
+				t.Errorf("connection %d waited %s, %v", n, took, err)
+			}
+		}
+		f.stop()
+	})
+}
+
+// Full lines do not keep out those who always come at the same time after the units.
+func TestPlacesInFullLines(t *testing.T) {
+	t.Parallel()
+	for name, client := range map[string]func(int) netip.Addr{
+		"one client":   func(int) netip.Addr { return stranger },
+		"many clients": manyth,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := bare(listen.Limits{})
+				defer l.StopSweeper()
+				exhaust(l)
+				const every, perSweep = 4 * time.Millisecond, 25
+				f := floodOf(l, every, client)
+				time.Sleep(20 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+				f.stop()
+				served := [perSweep]int{}
+				for n := range f.served {
+					if n > 10*int(time.Second/every) { // the lines are full
+						served[n%perSweep]++
+					}
+				}
+				if slices.Min(served[:]) == 0 {
+					t.Errorf("served by the time of their arrival: %d", served)
+				}
+			})
+		})
+	}
 }
 
 // Clients that a proxy names have units of their own, but no total: one that sends many requests does not refuse others.
