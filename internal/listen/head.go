@@ -9,10 +9,10 @@ const fieldsMax = 100
 const linesMax = 1 + fieldsMax // of a head, without the empty line
 
 // head is the part of the head of a request that has been read. It counts lines, so that net/http parses no head with
-// too many fields.
+// too many fields. Those that came with the end of the previous request do not count; they are at most one buffer of net/http.
 type head struct {
-	lines   int  // that have ended
-	partial bool // another line has begun
+	lines   int  // with text that have ended
+	text    bool // of the line that has not ended
 	ended   bool // lines are no longer counted
 	tooLong bool
 }
@@ -20,15 +20,18 @@ type head struct {
 // check counts the lines in the next bytes of the connection. It overwrites the bytes after the first line too many.
 func (h *head) check(p []byte) {
 	for !h.ended {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			h.partial = h.partial || len(p) > 0 && p[0] != '\r'
+		line, rest, found := bytes.Cut(p, newline)
+		h.text = h.text || len(bytes.TrimLeft(line, "\r")) > 0
+		if !found {
 			return
 		}
-		h.ended = !h.partial && (i == 0 || i == 1 && p[0] == '\r') // an empty line
-		p = p[i+1:]
-		h.lines, h.partial = h.lines+1, false
-		if h.lines > linesMax && !h.ended {
+		p = rest
+		if h.text {
+			h.lines++
+		}
+		h.ended = !h.text && h.lines > 0 // after a POST, net/http skips an empty line before the next request
+		h.text = false
+		if h.lines > linesMax {
 			h.ended, h.tooLong = true, true
 			h.fill(p)
 		}

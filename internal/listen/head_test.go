@@ -85,6 +85,16 @@ func TestFieldsOfLaterRequests(t *testing.T) {
 		}
 		c.SetWaiting(listen.Idle)
 	}
+	for _, empty := range []string{"", "\r", "\r\n", "\n\n", "\r\r\n\n"} { // net/http skips them after a POST
+		for split := range len(empty) + len("GET / HTTP/1.1\r") {
+			if got := readAs(t, l, empty+most, split); got != empty+most {
+				t.Errorf("%q, split at %d: got %q, want %q", empty, split, got, empty+most)
+			}
+			if got := readAs(t, l, empty+more, split); got == empty+more {
+				t.Errorf("%q, split at %d: a head has too many fields", empty, split)
+			}
+		}
+	}
 	if got := exchange(more); got == more {
 		t.Error("a later head has too many fields")
 	}
