@@ -23,10 +23,10 @@ const (
 	removed  = -2 // the connection is not in the registry
 )
 
-var newline, headEnd = []byte("\n"), []byte("\r\n\r\n")
+var newline = []byte("\n")
 
 // count counts a part of a head, until Admit. The part with the end of the head does not count, because the server
-// serves the request at once. count reports false if the requests of all connections have twice their limit: so many
+// serves the request at once, and the body does not, because the server keeps nothing of one that it refuses. count reports false if the requests of all connections have twice their limit: so many
 // goroutines can wait for a processor that the sweeper comes too late. It then has closed this connection, which has
 // more than its free memory.
 func (c *Conn) count(part []byte) bool {
@@ -38,7 +38,7 @@ func (c *Conn) count(part []byte) bool {
 		c.buffered = memory
 	}
 	before := c.arriving.Load()
-	if before < 0 || bytes.Contains(part, headEnd) {
+	if before < 0 || c.head.ended {
 		return true
 	}
 	after := before + memory

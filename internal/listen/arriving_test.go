@@ -22,8 +22,8 @@ func arrive(t *testing.T, client net.Conn, server *listen.Conn, part string) {
 	}
 }
 
-// Above the limit of memory, the largest incomplete requests go. Short ones, those of valid credentials, and
-// connections between two requests stay.
+// Above the limit of memory, the largest incomplete requests go. Short ones, those of valid credentials,
+// bodies, and connections between two requests stay.
 func TestIncompleteBytes(t *testing.T) {
 	t.Parallel()
 	const most = 10_000
@@ -44,7 +44,10 @@ func TestIncompleteBytes(t *testing.T) {
 	server.SetWaiting(listen.Idle)
 	whole, server := s.connect(t, "127.0.0.1") // in one read
 	arrive(t, whole, server, "GET / HTTP/1.1\r\n"+strings.Repeat("a:\r\n", 90)+"\r\n")
-	next, server := open(text(5000)) // the head of its next request is incomplete
+	refused, server := open("POST / HTTP/1.1\r\na:\r\n")
+	arrive(t, refused, server, "\r\n")
+	arrive(t, refused, server, text(9000)) // its body
+	next, server := open(text(5000))       // the head of its next request is incomplete
 	server.SetWaiting(listen.Idle)
 	arrive(t, next, server, text(2000))
 	s.Sweep()
@@ -56,7 +59,7 @@ func TestIncompleteBytes(t *testing.T) {
 	fields, _ := open(strings.Repeat("a:\n", 45)) // more memory than bytes
 	s.Sweep()
 	wantClosed(t, largest, fields)
-	wantOpen(t, short, long, admitted, served, whole, next)
+	wantOpen(t, short, long, admitted, served, whole, refused, next)
 	s.count(t, "evicted", map[string]int{"bytes": 2, "idle": 0, "incomplete": 0, "share": 0})
 	if got := s.Arriving(); got != 4000+2000 {
 		t.Errorf("%d bytes are left, want 6000", got)
