@@ -74,9 +74,9 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 	if err != nil || !ok || response.Get("state") != p.State {
 		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it may belong to a sign-in in another tab
 	}
-	c.setFlowCookie(w, r, "")
 	var claims *auth.Claims
 	principal, err := server.AuthenticateBy(w, r, func() (auth.Principal, error) {
+		c.setFlowCookie(w, r, "") // not before: without a place for the check, the person can repeat the request
 		if !c.flows.use(p.State) {
 			return auth.Principal{}, errOtherFlow
 		}

@@ -553,6 +553,33 @@ func TestStrangersLeavePlaces(t *testing.T) {
 	}
 }
 
+// A person whose address has too many sign-ins at the same time can repeat the request.
+func TestSignInAgain(t *testing.T) {
+	t.Parallel()
+	release, refused := make(chan struct{}), make(chan struct{}, 17)
+	h, i := startIntercepted(t, func(http.ResponseWriter, *http.Request) { <-release })
+	s := h.surfer(t)
+	address := s.callback("/")
+	var strangers sync.WaitGroup
+	for range cap(refused) { // one more than may wait
+		strangers.Go(func() {
+			if h.forge(i.URL, "127.0.0.1").status == http.StatusServiceUnavailable {
+				refused <- struct{}{}
+			}
+		})
+	}
+	<-refused
+	res := s.get(address)
+	close(release)
+	strangers.Wait()
+	if res.status != http.StatusServiceUnavailable || !strings.Contains(res.body, "Try again") {
+		t.Errorf("got %d, %s", res.status, res.body)
+	}
+	if res := s.get(address); res.status != http.StatusOK || !s.isOpen() {
+		t.Errorf("again: got %d, %s", res.status, res.body)
+	}
+}
+
 // A person signs in although one address, or many, has sent responses that the issuer refuses.
 func TestSignInAfterForgedResponses(t *testing.T) {
 	t.Parallel()
