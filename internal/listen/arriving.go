@@ -26,9 +26,9 @@ const (
 var newline = []byte("\n")
 
 // count counts a part of a head, until Admit. The part with the end of the head does not count, because the server
-// serves the request at once, and the body does not, because the server keeps nothing of one that it refuses. count reports false if the requests of all connections have twice their limit: so many
-// goroutines can wait for a processor that the sweeper comes too late. It then has closed this connection, which has
-// more than its free memory.
+// serves the request at once, and the body does not, because the server keeps nothing of one that it refuses. count
+// reports false if the requests of all connections have twice their limit: so many goroutines can wait for a processor
+// that the sweeper comes too late. It then has closed this connection, which has more than its free memory.
 func (c *Conn) count(part []byte) bool {
 	memory := int64(len(part) + fieldBytes*bytes.Count(part, newline))
 	switch n := len(part); {
