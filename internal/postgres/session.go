@@ -32,11 +32,7 @@ func (e *Engine) prepareSession(ctx context.Context, c *pgx.Conn) error {
 	if err := e.setSearchPath(ctx, c); err != nil {
 		return err
 	}
-	if err := e.prepareCitus(ctx, c); err != nil {
-		return err
-	}
-	_ = warning(c) // of the connection's start, an old collation for example: it is about no transaction
-	return nil
+	return e.prepareCitus(ctx, c)
 }
 
 // transactionSQL returns the first statement of each transaction. With it, the server answers the COMMIT only when the

@@ -157,6 +157,25 @@ func TestCancelledWait(t *testing.T) {
 	}
 }
 
+// TestOtherWarning shows that a warning about something else does not make the outcome of a transaction unknown. Near the
+// limit of its transaction ids, a database adds one to each transaction that writes.
+func TestOtherWarning(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	e := place(url).Open(t)
+	execute(t, url, `CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			RAISE WARNING 'database "plants" must be vacuumed within 40000000 transactions'; RETURN NULL; END $$;
+		CREATE TRIGGER warn AFTER INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION warn()`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // an unknown outcome is repeated until it ends
+	defer cancel()
+	if outcomes, err := e.Insert(ctx, plants(1, 1)); err != nil || outcomes[0] != (store.Outcome{}) {
+		t.Errorf("got %+v, %v, want a new plant", outcomes, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // sameBackend returns 0 if the same backend may wait again, else 1.
 func sameBackend(how string) int64 {
 	if how == "pg_cancel_backend" {

@@ -97,23 +97,23 @@ func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) 
 	}
 }
 
-// warningKey is the key of the last warning in a connection's custom data.
+// warningKey is the key of the last warning of a cancelled wait in a connection's custom data.
 const warningKey = "plantstore.warning"
 
-// recordWarning records a warning for the caller that waits for an answer on the
-// connection. A warning with a COMMIT means that the wait for a synchronous standby
-// was cancelled: the COMMIT succeeds, but is on one machine only.
+// recordWarning records for the caller that waits for an answer on the connection that the wait of its COMMIT for a
+// synchronous standby was cancelled: the COMMIT succeeds, but is on one machine only. Other warnings say nothing about
+// durability, such as that of the limit of transaction ids. Any warning counts from a database that names no routine.
 func recordWarning(c *pgconn.PgConn, n *pgconn.Notice) {
-	if n.SeverityUnlocalized == "WARNING" {
+	if n.SeverityUnlocalized == "WARNING" && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "") {
 		c.CustomData()[warningKey] = n.Message
 	}
 }
 
-// errWarned means that the answer of a transaction came with a warning, so that its
+// errWarned means that the answer of a transaction came with such a warning, so that its
 // durability is unknown.
 var errWarned = errors.New("the database answered a transaction with a warning")
 
-// warning returns an error if the connection has received a warning since the
+// warning returns an error if the connection has received such a warning since the
 // last call.
 func warning(c *pgx.Conn) error {
 	data := c.PgConn().CustomData()
