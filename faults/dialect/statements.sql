@@ -49,7 +49,7 @@ SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes'
 SELECT one FROM plantstore FOR UPDATE
 SELECT pg_catalog.current_schemas(FALSE)::text[]
 SELECT pg_catalog.current_setting('server_encoding')
-SELECT pg_catalog.current_setting('synchronous_standby_names')
+SELECT pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.pg_conf_load_time(), pg_catalog.clock_timestamp()
 SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')
 SELECT pg_catalog.pg_advisory_xact_lock($1)
 SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plants'::regclass::oid::int)

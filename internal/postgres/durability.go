@@ -19,6 +19,14 @@ const settingsEvery = time.Minute // the interval of readSettings
 var errNoStandby = errors.New("the database waits for no synchronous standby, and one is required: " +
 	"set synchronous_standby_names")
 
+// standbyDelay is the age of the settings of a session before which checkStandby does not trust them. A session reads
+// new settings at its next statement, but commits wait for a standby only when the checkpointer has read them too.
+const standbyDelay = time.Second
+
+// errStandbyUnsure means that the database has read its settings again since commits were sure to wait for a
+// synchronous standby.
+var errStandbyUnsure = errors.New("the database has just read its settings again, and may not wait for a standby yet")
+
 // settingsSQL reads the settings that the durability of a COMMIT depends on. Other
 // databases with PostgreSQL's protocol may not have all of them.
 const settingsSQL = `SELECT name, setting FROM pg_settings
@@ -88,21 +96,30 @@ func (e *Engine) estimate(ctx context.Context) {
 	e.estimated.Store(int64(*tuples))
 }
 
-// checkStandby returns an error if a synchronous standby is required, and the database
-// does not wait for one now. Insert calls it before the COMMIT, to store nothing that
-// it must not acknowledge, and after it.
-func (e *Engine) checkStandby(ctx context.Context, c *pgx.Conn) error {
+// checkStandby returns an error if a synchronous standby is required, and the database does not wait for one now. Insert
+// calls it before the COMMIT, to store nothing that it must not acknowledge, and after it with the time that the first
+// call has returned: the session must have read no other settings since then.
+func (e *Engine) checkStandby(ctx context.Context, c *pgx.Conn, since time.Time) (now time.Time, err error) {
 	if !e.requireStandby {
-		return nil
+		return now, nil
 	}
 	var names string
-	if err := c.QueryRow(ctx, "SELECT pg_catalog.current_setting('synchronous_standby_names')").Scan(&names); err != nil {
-		return err
+	var read time.Time // by the clock of the database, as now
+	const sql = "SELECT pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.pg_conf_load_time(), " +
+		"pg_catalog.clock_timestamp()"
+	if err := c.QueryRow(ctx, sql).Scan(&names, &read, &now); err != nil {
+		return now, err
 	}
-	if names == "" {
-		return errNoStandby
+	if since.IsZero() {
+		since = now.Add(-standbyDelay)
 	}
-	return nil
+	switch {
+	case names == "":
+		return now, errNoStandby
+	case !read.Before(since):
+		return now, errStandbyUnsure
+	}
+	return now, nil
 }
 
 // watch calls readSettings at intervals until ctx ends.

@@ -124,7 +124,8 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 		return nil, noEffect, err
 	}
 	defer conn.Release()
-	switch err := e.checkStandby(ctx, conn.Conn()); {
+	checked, err := e.checkStandby(ctx, conn.Conn(), time.Time{})
+	switch {
 	case errors.Is(err, errNoStandby):
 		return nil, noEffect, err
 	case err != nil:
@@ -153,7 +154,7 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 			return nil, unknownEffect, err
 		}
 	}
-	if err := e.checkStandby(ctx, conn.Conn()); err != nil {
+	if _, err := e.checkStandby(ctx, conn.Conn(), checked); err != nil {
 		return nil, unknownEffect, err
 	}
 	return existing, noEffect, nil

@@ -1,14 +1,20 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
@@ -292,6 +298,125 @@ func TestRequiredStandby(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestToggledStandby removes and sets the names of a standby that never connects: no plant may be acknowledged, though a
+// session sees new names before the database waits for them.
+func TestToggledStandby(t *testing.T) {
+	t.Parallel()
+	s := newStandby(t)
+	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables, before their COMMIT would wait
+		t.Fatal(err)
+	}
+	s.require()
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: s.url, RequireSyncStandby: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var creating sync.WaitGroup
+	for worker := range int64(3) {
+		creating.Go(func() {
+			for id := worker; ctx.Err() == nil; id += 3 {
+				if err := insertBatch(ctx, e, plants(id, 1)); err == nil {
+					t.Errorf("plant %d was acknowledged", id)
+				}
+			}
+		})
+	}
+	c := connect(t, s.url)
+	for range 3 {
+		s.waiting(0)
+		for range 30 {
+			for _, names := range []string{"", "missing"} {
+				if _, err := c.Exec(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'"); err != nil {
+					t.Error(err)
+				}
+				if _, err := c.Exec(t.Context(), "SELECT pg_reload_conf()"); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	cancel()
+	creating.Wait()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReloadDuringWait shows that a COMMIT during which the database reads its settings again is no acknowledgement: they
+// may have had no standby for a moment. The batch is repeated.
+func TestReloadDuringWait(t *testing.T) {
+	t.Parallel()
+	s := newStandby(t)
+	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables, before their COMMIT would wait
+		t.Fatal(err)
+	}
+	s.require()
+	repeats := lineSignal{text: "just read its settings again", seen: make(chan struct{}, 1)}
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: s.url, RequireSyncStandby: true,
+		Log: slog.New(slog.NewTextHandler(repeats, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []store.Outcome // set before done receives a value
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		outcomes, err = e.Insert(t.Context(), plants(1, 1))
+		done <- err
+	}()
+	s.waiting(0)
+	select {
+	case <-repeats.seen: // of the settings of require
+	default:
+	}
+	execute(t, s.url, "SELECT pg_reload_conf()")
+	s.connect()
+	select {
+	case <-repeats.seen:
+	case err := <-done:
+		t.Fatalf("Insert returned %v after one attempt", err)
+	}
+	if err := <-done; err != nil || outcomes[0] != (store.Outcome{}) {
+		t.Errorf("got %+v, %v, want a new plant", outcomes, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// connect connects the missing standby until the end of the test. It confirms every COMMIT.
+func (s *standby) connect() {
+	s.t.Helper()
+	c, err := pgconn.Connect(s.t.Context(), s.url+"&replication=true&application_name=missing")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	results, err := c.Exec(s.t.Context(), "IDENTIFY_SYSTEM").ReadAll()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c.Frontend().Send(&pgproto3.Query{String: "START_REPLICATION " + string(results[0].Rows[0][2])})
+	// https://www.postgresql.org/docs/current/protocol-replication.html, Standby status update
+	all := slices.Concat([]byte{'r'}, bytes.Repeat([]byte{0x7f}, 24), make([]byte, 9))
+	var confirming sync.WaitGroup // both end with the connection
+	confirming.Go(func() { _, _ = io.Copy(io.Discard, c.Conn()) })
+	confirming.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for c.Frontend().Flush() == nil {
+			<-tick.C
+			c.Frontend().Send(&pgproto3.CopyData{Data: all})
+		}
+	})
+	s.t.Cleanup(func() {
+		_ = c.Conn().Close()
+		confirming.Wait()
+	})
 }
 
 // loseStandby ends the requirement of a standby while a commit waits for it. The engine logs a line of repeats

@@ -47,7 +47,7 @@ var errProbed = errors.New("probed")
 // none, and only a commit waits for a standby.
 func (e *Engine) Probe(ctx context.Context) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.checkStandby(ctx, tx.Conn()); err != nil {
+		if _, err := e.checkStandby(ctx, tx.Conn(), time.Time{}); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) "+
