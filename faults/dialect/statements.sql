@@ -55,6 +55,7 @@ SELECT pg_catalog.pg_advisory_xact_lock($1)
 SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE) FROM pg_extension WHERE extname = 'citus'
+SELECT pg_catalog.set_config('search_path', $1, TRUE)
 SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE)
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = $1 AND active) ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1

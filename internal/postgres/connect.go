@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,12 +42,18 @@ var fixedParameters = map[string][]string{
 	"sslcompression": {"0"}, "sslcrl": nil, "sslcrldir": nil, "sslkeylogfile": nil, "tcp_user_timeout": nil,
 }
 
+// namesSearchPath matches options that set search_path: a pooler may drop them, and the store would be in another schema.
+var namesSearchPath = regexp.MustCompile(`(?i)search[-_]path`)
+
 // checkParameters refuses parameters that are unknown or that the driver does not support, and removes those that
 // change nothing. It names only parameters of libpq: any other text may be a part of a password.
 func checkParameters(given map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		values, known := fixedParameters[name]
 		switch {
+		case name == "options" && namesSearchPath.MatchString(given[name]):
+			return errors.New("the program does not support search_path in the parameter options; " +
+				"set the parameter search_path")
 		case slices.Contains(serverParameters, name):
 		case !known:
 			return fmt.Errorf("a parameter is unknown: use those of libpq and pgx, and of the server only %s",

@@ -126,6 +126,8 @@ func TestCheckParameters(t *testing.T) {
 		"application_name=flora":  "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
 		"client_encoding=UTF8": "", "client_encoding=utf8": "", "client_encoding=auto": "", "keepalives=1": "",
 		"gssencmode=prefer": "", "load_balance_hosts=disable": "", "sslcompression=0": "", "replication=false": "",
+		"options=-c%20search_path%3Dnursery": "the program does not support search_path in the parameter options; " +
+			"set the parameter search_path",
 		"client_encoding=LATIN1":             only("client_encoding", "utf8 or utf-8 or auto"),
 		"keepalives=0":                       only("keepalives", "1"),
 		"load_balance_hosts=random":          only("load_balance_hosts", "disable"),

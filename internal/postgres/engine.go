@@ -55,7 +55,8 @@ type Engine struct {
 	db             querier // the pool for transactions of one statement
 	log            *slog.Logger
 	requireStandby bool
-	found          int // the schema of the store before Open; 0: there was none
+	urlPath        string // search_path of the URL; empty: the default of the session
+	found          int    // the schema of the store before Open; 0: there was none
 
 	stop     context.CancelFunc // ends watch; nil if it was not started
 	watching sync.WaitGroup     // for watch
@@ -114,7 +115,10 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.Changes = e.changes()
 	e.durability.Store(&store.Durability{})
 	e.ownMoveState.Store(&store.MoveState{})
-	maps.Copy(config.ConnConfig.RuntimeParams, startupSettings)
+	parameters := config.ConnConfig.RuntimeParams
+	e.urlPath = parameters["search_path"]
+	delete(parameters, "search_path") // a pooler would refuse it, or drop it without a word
+	maps.Copy(parameters, startupSettings)
 	if c.Traced {
 		config.ConnConfig.Tracer = tracer{}
 	}

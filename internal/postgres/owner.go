@@ -37,7 +37,7 @@ func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
 	e.namespaceMu.Lock()
 	defer e.namespaceMu.Unlock()
 	if e.namespace == "" {
-		schema, err := findSchema(ctx, c)
+		schema, err := findSchema(ctx, c, e.urlPath)
 		if err != nil {
 			return "", err
 		}
@@ -49,11 +49,16 @@ func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
 }
 
 // findSchema returns the first schema of the search_path that has a store, or else the schema in
-// which CREATE TABLE would create tables. The default of the session is its search_path: behind a pooler, the current
-// one may be another client's. It searches for stores with a path without schemas of other roles.
-func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
+// which CREATE TABLE would create tables. The search_path is that of the URL, or else the default of the session: behind
+// a pooler, the current one may be another client's. It searches for stores with a path without schemas of other roles.
+func findSchema(ctx context.Context, c *pgx.Conn, urlPath string) (schema string, err error) {
 	options := pgx.TxOptions{BeginQuery: beginSQL + "SET LOCAL search_path = DEFAULT"}
 	err = pgx.BeginTxFunc(ctx, c, options, func(tx pgx.Tx) error {
+		if urlPath != "" {
+			if _, err := tx.Exec(ctx, "SELECT pg_catalog.set_config('search_path', $1, TRUE)", urlPath); err != nil {
+				return err
+			}
+		}
 		var path []string
 		if err := tx.QueryRow(ctx, "SELECT pg_catalog.current_schemas(FALSE)::text[]").Scan(&path); err != nil {
 			return err

@@ -300,18 +300,13 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var engines []storetest.Engine
-	for _, schema := range []string{"north", "south"} {
-		execute(t, url, "CREATE SCHEMA "+schema)
-		execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = "+schema)
-		c := connect(t, url)
-		until(t, "closed sessions", func() bool { // by the pooler, because they have the earlier default
-			var open int
-			err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'plantstore' "+
-				"AND datname = current_database()").Scan(&open)
-			return err == nil && open == 0
-		})
-		engines = append(engines, place(pooled(url, transactionPort)).Open(t))
+	schemas := []string{"south", "north"}
+	execute(t, url, "CREATE SCHEMA south")
+	execute(t, url, "CREATE SCHEMA north")
+	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = north")
+	engines := []storetest.Engine{
+		place(pooled(url, transactionPort) + "&search_path=south").Open(t),
+		place(pooled(url, transactionPort)).Open(t), // in a session in which the path is now south
 	}
 	var running sync.WaitGroup
 	for i, e := range engines {
@@ -328,7 +323,7 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 		})
 	}
 	running.Wait()
-	for i, schema := range []string{"north", "south"} {
+	for i, schema := range schemas {
 		if n := count(t, url, fmt.Sprintf("SELECT count(*) FROM %s.plants WHERE created_by = %d", schema, i)); n != 50 {
 			t.Errorf("schema %s has %d of its plants, want 50", schema, n)
 		}

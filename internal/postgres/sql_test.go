@@ -183,9 +183,9 @@ func (r *recorder) grant(t *testing.T) {
 	}
 }
 
-// acme uses the storage of an ACME client.
+// acme uses the storage of an ACME client, in the schema of the URL.
 func (r *recorder) acme(t *testing.T) {
-	e := place(r.database(t)).Open(t)
+	e := place(r.database(t) + "&search_path=public").Open(t)
 	storage := e.(*postgres.Engine).ACME()
 	unlock, locked, err := storage.TryLock(t.Context())
 	if err != nil || !locked {
