@@ -163,3 +163,27 @@ func TestOpenWithoutPrimaryKey(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenUnlogged shows that Open refuses a store with a table that a crash of the database empties.
+func TestOpenUnlogged(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	if err := place(url).Open(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"plants", "plantstore_audit"} {
+		execute(t, url, "ALTER TABLE "+table+" SET UNLOGGED")
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+		if err == nil {
+			_ = e.Close()
+		}
+		_, remedy, found := strings.Cut(errorText(err), `table "public"."`+table+`" is not logged, so a crash empties it: run `)
+		if !found {
+			t.Fatalf("%s: %v", table, err)
+		}
+		execute(t, url, remedy)
+	}
+	if err := place(url).Open(t).Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -92,9 +92,9 @@ func (e *Engine) qualified(name string) string {
 const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
 	'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')`
 
-// ownersSQL reads the owners of the tables, and the owners of the functions of their triggers.
-// For a trigger with a function that no move creates, the latter is empty.
-const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''),
+// ownersSQL reads the owners of the tables, whether they are unlogged, and the owners of the functions of
+// their triggers. For a trigger with a function that no move creates, the latter is empty.
+const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p', coalesce(tgname::text, ''),
 	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse')
 		THEN pg_get_userbyid(proowner)::text ELSE '' END
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -102,7 +102,7 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coales
 	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
 // checkOwners refuses tables whose owner is neither the connection's role nor the owner of
-// the database, and triggers other than a move's. It runs before the first read of the
+// the database, tables that a crash empties, and triggers other than a move's. It runs before the first read of the
 // tables, because a policy of their owner runs as the role that reads.
 //
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
@@ -119,12 +119,15 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	}
 	rows, _ := q.Query(ctx, ownersSQL) // ForEachRow returns the error
 	var table, owner, trigger, function string
-	_, err := pgx.ForEachRow(rows, []any{&table, &owner, &trigger, &function}, func() error {
+	var unlogged bool
+	_, err := pgx.ForEachRow(rows, []any{&table, &owner, &unlogged, &trigger, &function}, func() error {
 		switch {
 		case owner != user && owner != admin:
 			return fmt.Errorf("table %s is owned by role %q, which can read and change everything in it; "+
 				"allowed are this connection's role %q and the owner of the database %q: drop the table, "+
 				"or if it is yours, connect as its owner or change the owner", e.qualified(table), owner, user, admin)
+		case unlogged:
+			return fmt.Errorf("table %s is not logged, so a crash empties it: run ALTER TABLE %[1]s SET LOGGED", e.qualified(table))
 		case trigger != "" && function != user && function != admin:
 			return fmt.Errorf("trigger %q on %s was not created by Plant Store, and runs code as this connection's role %q: "+
 				"drop the trigger", trigger, e.qualified(table), user)
