@@ -46,7 +46,7 @@ func TestOutage(t *testing.T) {
 		responses      int // to requests late in the outage; 0 if they may wait for its end, each in an uncertain commit
 	}{
 		{"slow", "", (*outage).slow, outageClients},
-		{"slow, with one connection", "&pool_max_conns=1", (*outage).slow, outageClients},
+		{"slow, with two connections", "&pool_max_conns=2", (*outage).slow, outageClients},
 		{"intermittent", "", (*outage).intermittent, outageClients},
 		{"refuses connections", "", (*outage).refuseConnections, 0},
 		{"locked", "", (*outage).lock, 0},

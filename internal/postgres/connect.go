@@ -108,6 +108,10 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 	if !u.has("pool_max_conns") {
 		config.MaxConns = connsMax
 	}
+	if config.MaxConns < 2 {
+		return nil, fmt.Errorf("the database URL %s: pool_max_conns is %d: it must be at least 2, "+
+			"because the lock of a move keeps a connection", u, config.MaxConns)
+	}
 	if conn.ValidateConnect == nil {
 		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
