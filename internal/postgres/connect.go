@@ -42,7 +42,7 @@ var fixedParameters = map[string][]string{
 	"sslcompression": {"0"}, "sslcrl": nil, "sslcrldir": nil, "sslkeylogfile": nil, "tcp_user_timeout": nil,
 }
 
-// namesSearchPath matches options that set search_path: a pooler may drop them, and the store would be in another schema.
+// namesSearchPath matches options that set search_path. A pooler may drop them: the store would be in another schema.
 var namesSearchPath = regexp.MustCompile(`(?i)search[-_]path`)
 
 // checkParameters refuses parameters that are unknown or that the driver does not support, and removes those that

@@ -124,8 +124,9 @@ func TestCheckParameters(t *testing.T) {
 		"channel_binding=disable": "", "min_protocol_version=3.0": "", "krbsrvname=postgres": "",
 		"sslnegotiation=postgres": "",
 		"pool_max_conns=2":        "",
-		"pool_max_conns=1":        "pool_max_conns is 1: it must be at least 2, because the lock of a move keeps a connection",
-		"application_name=flora":  "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
+		"pool_max_conns=1": "pool_max_conns is 1: it must be at least 2, " +
+			"because the lock of a move keeps a connection",
+		"application_name=flora": "", "options=-c%20jit%3Doff": "", "statement_cache_capacity=0": "", "pool_min_conns=1": "",
 		"client_encoding=UTF8": "", "client_encoding=utf8": "", "client_encoding=auto": "", "keepalives=1": "",
 		"gssencmode=prefer": "", "load_balance_hosts=disable": "", "sslcompression=0": "", "replication=false": "",
 		"options=-c%20search_path%3Dnursery": "the program does not support search_path in the parameter options; " +

@@ -96,9 +96,9 @@ func (e *Engine) estimate(ctx context.Context) {
 	e.estimated.Store(int64(*tuples))
 }
 
-// checkStandby returns an error if a synchronous standby is required, and the database does not wait for one now. Insert
-// calls it before the COMMIT, to store nothing that it must not acknowledge, and after it with the time that the first
-// call has returned: the session must have read no other settings since then.
+// checkStandby returns an error if a synchronous standby is required, and the database does not wait for one now.
+// Insert calls it before the COMMIT, to store nothing that it must not acknowledge, and after it with the time that the
+// first call has returned: the session must have read no other settings since then.
 func (e *Engine) checkStandby(ctx context.Context, c *pgx.Conn, since time.Time) (now time.Time, err error) {
 	if !e.requireStandby {
 		return now, nil

@@ -177,7 +177,8 @@ func TestOpenUnlogged(t *testing.T) {
 		if err == nil {
 			_ = e.Close()
 		}
-		_, remedy, found := strings.Cut(errorText(err), `table "public"."`+table+`" is not logged, so a crash empties it: run `)
+		want := `table "public"."` + table + `" is not logged, so a crash empties it: run `
+		_, remedy, found := strings.Cut(errorText(err), want)
 		if !found {
 			t.Fatalf("%s: %v", table, err)
 		}

@@ -49,8 +49,9 @@ func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
 }
 
 // findSchema returns the first schema of the search_path that has a store, or else the schema in
-// which CREATE TABLE would create tables. The search_path is that of the URL, or else the default of the session: behind
-// a pooler, the current one may be another client's. It searches for stores with a path without schemas of other roles.
+// which CREATE TABLE would create tables. The search_path is that of the URL, or else the default of the session:
+// behind a pooler, the current one may be another client's. It searches for stores with a path without
+// schemas of other roles.
 func findSchema(ctx context.Context, c *pgx.Conn, urlPath string) (schema string, err error) {
 	options := pgx.TxOptions{BeginQuery: beginSQL + "SET LOCAL search_path = DEFAULT"}
 	err = pgx.BeginTxFunc(ctx, c, options, func(tx pgx.Tx) error {
@@ -94,7 +95,8 @@ const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plan
 
 // ownersSQL reads the owners of the tables, whether they are unlogged, and the owners of the functions of
 // their triggers. For a trigger with a function that no move creates, the latter is empty.
-const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p', coalesce(tgname::text, ''),
+const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p',
+	coalesce(tgname::text, ''),
 	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse')
 		THEN pg_get_userbyid(proowner)::text ELSE '' END
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -127,7 +129,8 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 				"allowed are this connection's role %q and the owner of the database %q: drop the table, "+
 				"or if it is yours, connect as its owner or change the owner", e.qualified(table), owner, user, admin)
 		case unlogged:
-			return fmt.Errorf("table %s is not logged, so a crash empties it: run ALTER TABLE %[1]s SET LOGGED", e.qualified(table))
+			return fmt.Errorf("table %s is not logged, so a crash empties it: run ALTER TABLE %[1]s SET LOGGED",
+				e.qualified(table))
 		case trigger != "" && function != user && function != admin:
 			return fmt.Errorf("trigger %q on %s was not created by Plant Store, and runs code as this connection's role %q: "+
 				"drop the trigger", trigger, e.qualified(table), user)

@@ -163,8 +163,8 @@ func TestCancelledWait(t *testing.T) {
 	}
 }
 
-// TestOtherWarning shows that a warning about something else does not make the outcome of a transaction unknown. Near the
-// limit of its transaction ids, a database adds one to each transaction that writes.
+// TestOtherWarning shows that a warning about something else does not make the outcome of a transaction unknown. Near
+// the limit of its transaction ids, a database adds one to each transaction that writes.
 func TestOtherWarning(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -300,8 +300,8 @@ func TestRequiredStandby(t *testing.T) {
 	}
 }
 
-// TestToggledStandby removes and sets the names of a standby that never connects: no plant may be acknowledged, though a
-// session sees new names before the database waits for them.
+// TestToggledStandby removes and sets the names of a standby that never connects: no plant may be acknowledged, though
+// a session sees new names before the database waits for them.
 func TestToggledStandby(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
@@ -345,8 +345,8 @@ func TestToggledStandby(t *testing.T) {
 	}
 }
 
-// TestReloadDuringWait shows that a COMMIT during which the database reads its settings again is no acknowledgement: they
-// may have had no standby for a moment. The batch is repeated.
+// TestReloadDuringWait shows that a COMMIT during which the database reads its settings again is no acknowledgement:
+// they may have had no standby for a moment. The batch is repeated.
 func TestReloadDuringWait(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
