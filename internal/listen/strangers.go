@@ -15,8 +15,8 @@ import (
 
 // A client without a valid credential may use strangerUnits at once and one more each strangerInterval, and all of them
 // together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each request
-// of Charge. In a known network they cost one of knownUnits. A request that a proxy forwards costs none of unitsOfAll: it
-// can be a preflight, which never has a credential.
+// of Charge. In a known network they cost one of knownUnits. A request that a proxy forwards costs none of unitsOfAll:
+// it can be a preflight, which never has a credential.
 const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
@@ -163,7 +163,7 @@ func (s *strangers) enter(c *Conn) *turn {
 	s.waiting++
 	switch n := len(own.turns); {
 	case n > lineMax: // a random one: otherwise those who always come when the line is full are never served
-		s.remove(own.turns[rand.IntN(n)])
+		s.remove(own.turns[rand.IntN(n)]) //nolint:gosec // fair, not secret
 	case s.waiting > waitingMax:
 		last := s.last()
 		s.remove(last.turns[len(last.turns)-1])
@@ -241,8 +241,8 @@ func (s *strangers) serve() {
 }
 
 // round returns the lines in their order: that of the network that was served the longest ago first. Networks that were
-// never served alternate with the others, so neither a flood from ever new addresses nor one from many that repeat keeps
-// out a client of the other kind.
+// never served alternate with the others, so neither a flood from ever new addresses nor one from many that repeat
+// keeps out a client of the other kind.
 func (s *strangers) round() []*line {
 	lines := slices.SortedFunc(maps.Values(s.lines), func(a, b *line) int {
 		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.turns[0].since, b.turns[0].since))

@@ -370,8 +370,8 @@ func TestPlacesInFullLines(t *testing.T) {
 	}
 }
 
-// Clients that a proxy names have units of their own, but no total: one that sends many requests does not refuse others.
-// More of them than the listener remembers share the units of one.
+// Clients that a proxy names have units of their own, but no total: the requests of some do not refuse others. More
+// of them than the listener remembers share the units of one.
 func TestForwardedStrangers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
