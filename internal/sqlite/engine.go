@@ -364,7 +364,7 @@ func (e *Engine) Close() error {
 		}
 	}
 	if e.broken == nil {
-		if err := e.recordBroken(e.checkKept()); err != nil { // SQLite could remove the WAL of another store
+		if err := e.recordBroken(e.checkKept(true)); err != nil { // SQLite could remove the WAL of another store
 			e.log.Warn("the files of the store stay as they are", "error", err)
 		}
 	}

@@ -74,7 +74,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 
 // State implements writepath.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
-	if err := e.checkKept(); err != nil {
+	if err := e.checkKept(true); err != nil {
 		return store.State{}, err
 	}
 	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {

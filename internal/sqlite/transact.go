@@ -105,7 +105,7 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
 		if changed {
-			if err := e.checkKept(); err != nil {
+			if err := e.checkKept(false); err != nil {
 				return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 			}
 			e.updateMark(e.current.commit)
@@ -231,7 +231,7 @@ func (e *Engine) openWAL() (err error) {
 	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
 		return fmt.Errorf("open the WAL: %w", err)
 	}
-	return errors.Join(e.placeBeside("-wal"), e.placeBeside("-shm"))
+	return errors.Join(e.placeBeside(walSuffix), e.placeBeside("-shm"))
 }
 
 // syncWAL syncs the WAL after a batch that wrote nothing.
@@ -244,7 +244,7 @@ func (e *Engine) syncWAL() error {
 	if err := e.wal.Sync(); err != nil {
 		return e.recordBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
 	}
-	if err := e.checkKept(); err != nil {
+	if err := e.checkKept(false); err != nil {
 		return e.recordBroken(fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err))
 	}
 	return nil
