@@ -13,9 +13,9 @@ import (
 
 // The files of an open store must stay at their paths: the next process would not find a commit in a file that was
 // removed or replaced, and another process could write at the same time without the index of the WAL or the lock of
-// the server. So the engine checks the paths of the file and its WAL, which have the commit, before each acknowledgement,
-// and all paths with each poll: five calls of lstat for each commit cost 5 % of the rate with 64 connections. Plant Store
-// never makes the database file smaller: if it is, another program has overwritten it.
+// the server. So the engine checks the paths of the file and its WAL, which have the commit, before each
+// acknowledgement, and all paths with each poll: five calls of lstat for each commit cost 5 % of the rate with 64
+// connections. Plant Store never makes the database file smaller: if it is, another program has overwritten it.
 
 // place is the path of an open file.
 type place struct {
@@ -33,7 +33,7 @@ func (e *Engine) placeDatabase() error {
 	if err != nil {
 		return err
 	}
-	p := &place{path: e.path, holds: true, grows: true} // from the first check on: the rollback of a journal may shorten it before
+	p := &place{path: e.path, holds: true, grows: true} // the rollback of a journal may shorten it before the first check
 	if err := syscall.Fstat(descriptor, &p.file); err != nil {
 		return fmt.Errorf("stat %s: %w", p.path, err)
 	}
@@ -58,8 +58,8 @@ var errReplaced = errors.New("was replaced or removed after plantstore had opene
 
 const walSuffix = "-wal"
 
-// checkPlaces returns an error that wraps errReplaced if a file is no longer at its path, or was overwritten; unless all
-// is set, only of those that hold commits.
+// checkPlaces returns an error that wraps errReplaced if a file is no longer at its path, or was overwritten.
+// Unless all is set, it looks only at those that hold commits.
 func (e *Engine) checkPlaces(all bool) error {
 	for _, p := range e.places {
 		if !all && !p.holds {
