@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Object is an object in a bucket.
@@ -38,11 +39,11 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
 	defer cancel()
-	last := "" // the greatest key so far
+	begun, last := time.Now(), "" // the greatest key so far
 	for pages := 1; pages <= pagesMax; pages++ {
 		var page listPage
 		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
-		if limited.Err() != nil && ctx.Err() == nil {
+		if err != nil && time.Since(begun) >= b.timeMax(0) && ctx.Err() == nil { // the request has the same limit
 			return nil, b.endlessList(prefix, fmt.Sprint("within ", b.timeMax(0)))
 		}
 		if err != nil {
