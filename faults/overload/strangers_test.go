@@ -49,7 +49,7 @@ func floodServer(t *testing.T, program string) (server *rig.Server, token string
 	return server, token
 }
 
-// single and unlimited restore earlier limits: only those of each address, and none for known ones.
+// single and unlimited restore earlier limits: only a limit for each address, and none for known addresses.
 var (
 	single = rig.Weakness{
 		File: "internal/listen/strangers.go",

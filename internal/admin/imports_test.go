@@ -59,7 +59,7 @@ func TestImportOfHostileFiles(t *testing.T) {
 	}
 }
 
-// A credential with many results, or with large rejects, removes its own results, and not those of others.
+// A credential with many results, or with large rejects, pushes out its own results, never another credential's.
 func TestResultsAreKept(t *testing.T) {
 	t.Parallel()
 	service, _ := open(t, admin.Config{})

@@ -102,7 +102,7 @@ const warningKey = "plantstore.warning"
 
 // recordWarning records for the caller that waits for an answer on the connection that the wait of its COMMIT for a
 // synchronous standby was cancelled: the COMMIT succeeds, but is on one machine only. Other warnings say nothing about
-// durability, such as that of the limit of transaction ids. Any warning counts from a database that names no routine.
+// durability, such as the one about transaction ids that run out. Without the name of a routine, any warning counts.
 func recordWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	if n.SeverityUnlocalized == "WARNING" && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "") {
 		c.CustomData()[warningKey] = n.Message
