@@ -43,7 +43,8 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	listed, cancel := context.WithTimeout(ctx, listTimeMax)
 	defer cancel()
 	if err := v.backups.CheckStore(listed); err != nil {
-		return s.Fault("backup-dir", "%w; for a store that was lost, remove %s and use --restore-missing", err, s.DB.Path)
+		return s.Fault("backup-dir", "%w; to restore a store that was lost, move %s and the files beside it away, "+
+			"and use --restore-missing", err, s.DB.Path)
 	}
 	if v.copied != nil {
 		v.copied.backups = v.backups

@@ -26,8 +26,10 @@ func (v *instance) openMissing(ctx context.Context) error {
 	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
 		return nil
 	}
-	empty := err == nil                                                  // as a start leaves it that was killed
-	if err := dbfile.RefuseNew(dbfile.RealPath(s.DB.Path)); err != nil { // the rest of the store is here
+	empty := err == nil // as a start leaves it that was killed
+
+	// With a mark, the WAL beside it may be whole.
+	if err := dbfile.RefuseNew(dbfile.RealPath(s.DB.Path)); err != nil {
 		return err
 	}
 	bucket := s.Backup.S3Config(v.Env)
