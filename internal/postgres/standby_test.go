@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -342,6 +343,59 @@ func TestToggledStandby(t *testing.T) {
 	creating.Wait()
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStandbyAfterReload sets the names of standbys while the checkpointer stands still: sessions have read the names,
+// and a COMMIT does not wait yet. In that time no plant is acknowledged.
+func TestStandbyAfterReload(t *testing.T) {
+	t.Parallel()
+	s := newStandby(t)
+	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables, before their COMMIT would wait
+		t.Fatal(err)
+	}
+	s.require()
+	unsure := lineSignal{text: "just read its settings again", seen: make(chan struct{}, 1)}
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: s.url, RequireSyncStandby: true,
+		Log: slog.New(slog.NewTextHandler(unsure, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	checkpointer := int(count(t, s.url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'"))
+	signal := func(is syscall.Signal) {
+		if err := syscall.Kill(checkpointer, is); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := int64(1); ; id++ {
+		s.release()
+		// This COMMIT ends when the checkpointer has read the names.
+		execute(t, s.url, "SET synchronous_commit = 'on'; UPDATE plantstore SET token_changes = token_changes")
+		signal(syscall.SIGSTOP)
+		began := time.Now()
+		s.set("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
+		const read = "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'missing'"
+		until(t, "new sessions have the names", func() bool { return count(t, s.url, read) == 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- insertBatch(ctx, e, plants(id, 1)) }()
+		select {
+		case <-unsure.seen:
+		case err := <-done:
+			done <- err
+		}
+		conclusive := time.Since(began) < time.Second // afterwards the engine trusts the database
+		signal(syscall.SIGCONT)
+		cancel()
+		if err := <-done; conclusive && err == nil {
+			t.Errorf("plant %d was acknowledged", id)
+		}
+		if conclusive {
+			return
+		}
 	}
 }
 
