@@ -128,11 +128,12 @@ func evaluate[T any](b *browser, expression string) T {
 }
 
 // await waits until an expression is true for a whole document. A navigation ends an evaluation, so await
-// evaluates it again.
+// evaluates it again. Until the document is complete, the end of its load makes the browser forget the elements that
+// chromedp has just found.
 func (b *browser) await(expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		isTrue, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.readyState !== "loading" && (`+expression+`)`))
+		isTrue, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.readyState === "complete" && (`+expression+`)`))
 		if err == nil && isTrue {
 			return
 		}
