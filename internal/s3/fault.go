@@ -47,10 +47,13 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 		remedy = "; check the keys and their expiry"
 	case "AccessDenied":
 		remedy = "; give the keys the rights to list the bucket, and to read, write and delete its objects"
-	case "AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException":
+	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "Redirect",
+		"IllegalLocationConstraintException":
 		remedy = "; check the region and the endpoint"
 	case "SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess":
 		remedy = "; set s3-virtual-host, because this server requires the bucket in the host name"
+	case "NotFound":
+		remedy = "; the response is not from an S3 server, check the endpoint and the proxies before it"
 	case "PreconditionFailed":
 		remedy = "; the object was replaced during the download, start it again"
 	case "RequestTimeTooSkewed":

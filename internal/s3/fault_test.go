@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -312,27 +313,44 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// TestEndlessList tests that a list ends before the server does, which names a further page 1000 times.
+// TestEndlessList tests that a list ends before the server does, which returns a token and the same key 1000 times.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{
-		"other keys": "<Contents><Key>q-1</Key></Contents>", "one key": "<Contents><Key>p-1</Key></Contents>",
-	} {
-		pages := atomic.Int64{}
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			next := "<NextContinuationToken>more</NextContinuationToken>"
-			if pages.Add(1) > 1000 {
-				next = ""
-			}
-			fmt.Fprint(w, "<ListBucketResult>"+content+next+"</ListBucketResult>")
-		}))
-		t.Cleanup(s.Close)
-		all, err := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket).List(t.Context(), "p-")
-		wantError(t, name, err, "s3://nursery-backups/p-: the S3 server "+s.URL+" did not end the list within 100 pages "+
-			"without further keys")
-		if n := pages.Load(); n > 102 || all != nil {
-			t.Errorf("%s: %d pages, %v", name, n, all)
+	pages := atomic.Int64{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		next := "<NextContinuationToken>more</NextContinuationToken>"
+		if pages.Add(1) > 1000 {
+			next = ""
 		}
+		fmt.Fprint(w, "<ListBucketResult><Contents><Key>p-1</Key></Contents>"+next+"</ListBucketResult>")
+	}))
+	t.Cleanup(s.Close)
+	all, err := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket).List(t.Context(), "p-")
+	wantError(t, "list", err, "s3://nursery-backups/p-: the S3 server "+s.URL+" did not end the list within 100 pages "+
+		"without further keys")
+	if n := pages.Load(); n > 102 || all != nil {
+		t.Errorf("%d pages, %v", n, all)
+	}
+}
+
+// TestEndlessResponse tests that a client reads a part of a response that doesn't end.
+func TestEndlessResponse(t *testing.T) {
+	t.Parallel()
+	const bytesMax = 64 << 20 // several times the limit and what the system buffers
+	sent := make(chan int, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n, piece := 0, bytes.Repeat([]byte("<"), 64<<10)
+		for err := error(nil); err == nil && n < bytesMax; n += len(piece) {
+			_, err = w.Write(piece)
+		}
+		sent <- n
+	}))
+	t.Cleanup(s.Close)
+	if all, err := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket).List(t.Context(), "p-"); err == nil {
+		t.Errorf("got %v", all)
+	}
+	if n := <-sent; n >= bytesMax {
+		t.Errorf("the server sent all of %d bytes", n)
 	}
 }
 
@@ -341,6 +359,7 @@ func TestListEnds(t *testing.T) {
 	t.Parallel()
 	const (
 		one, two = "<Contents><Key>p-1</Key></Contents>", "<Contents><Key>p-2</Key></Contents>"
+		three    = "<Contents><Key>p-3</Key></Contents>"
 		more     = "<IsTruncated>true</IsTruncated>"
 		end      = "<IsTruncated>false</IsTruncated>"
 		token    = "<NextContinuationToken>next</NextContinuationToken>"
@@ -350,13 +369,16 @@ func TestListEnds(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		pages []string
-		want  string // error; empty: both keys
+		want  string // error; empty: the keys of all pages
 	}{
-		"two pages":                   {[]string{one + more + token, two + end}, ""},
-		"a first page without keys":   {[]string{more + token, one + more + token, two + end}, ""},
-		"a token on the last page":    {[]string{one + end + token, two + end + token, end + token}, ""},
-		"a key on two pages":          {[]string{one + two + more + token, two + end}, ""},
-		"without order":               {[]string{two + more + token, one + end}, ""},
+		"two pages":                 {[]string{one + more + token, two + end}, ""},
+		"a first page without keys": {[]string{more + token, one + more + token, two + end}, ""},
+		"a token on the last page":  {[]string{one + end + token, two + end + token, end + token}, ""},
+		"a key on two pages":        {[]string{one + two + more + token, two + end}, ""},
+		"without order":             {[]string{two + more + token, one + end}, ""},
+		"a token on each page without order": {
+			[]string{three + end + token, one + end + token, two + end + token, end + token}, "",
+		},
 		"version 1, whole":            {[]string{"<Marker></Marker>" + one + two + end}, ""},
 		"version 1, more":             {[]string{version1 + one + more}, refused},
 		"more without a token":        {[]string{one + more}, refused},
@@ -376,7 +398,11 @@ func TestListEnds(t *testing.T) {
 			wantError(t, name, err, test.want)
 			continue
 		}
-		if diff := cmp.Diff([]s3.Object{{Key: "p-1"}, {Key: "p-2"}}, all); err != nil || diff != "" {
+		want := []s3.Object{{Key: "p-1"}, {Key: "p-2"}, {Key: "p-3"}}
+		if !slices.Contains(test.pages, three+end+token) {
+			want = want[:2]
+		}
+		if diff := cmp.Diff(want, all); err != nil || diff != "" {
 			t.Errorf("%s: %v, -want +got:\n%s", name, err, diff)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -29,17 +30,26 @@ type listPage struct {
 	Contents              []Object
 	IsTruncated           *bool
 	NextContinuationToken string
+	EncodingType          string
+}
+
+// keyOf returns a key of a list, which a server may encode without being asked.
+func keyOf(text, encodingType string) (string, error) {
+	if encodingType != "url" {
+		return text, nil
+	}
+	return url.QueryUnescape(text)
 }
 
 // List returns the objects whose keys begin with a prefix, sorted by key. It returns an error if the server does not
-// say that the list is complete, for more than 100,000 objects, and if the server does not end the list within some
-// time or returns many pages without further keys.
-func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err error) {
+// say that the list is complete, for more than 100,000 objects, for keys without the prefix, and if the server does not
+// end the list within some time or returns many pages without further keys.
+func (b *Bucket) List(ctx context.Context, prefix string) ([]Object, error) {
 	const objectsMax, pagesMax = 100_000, 100
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
 	defer cancel()
-	begun, last := time.Now(), "" // the greatest key so far
+	begun, all := time.Now(), map[string]Object{} // a server may return a key again
 	for pages := 1; pages <= pagesMax; pages++ {
 		var page listPage
 		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
@@ -49,14 +59,16 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 		if err != nil {
 			return nil, err
 		}
-		before := last
+		before := len(all)
 		for _, o := range page.Contents {
-			if strings.HasPrefix(o.Key, prefix) {
-				all = append(all, o)
+			text := o.Key
+			if o.Key, err = keyOf(text, page.EncodingType); err != nil || !strings.HasPrefix(o.Key, prefix) {
+				return nil, fmt.Errorf("%s: the S3 server %s listed a key without this prefix: %w",
+					Location{b.name, prefix}, b.endpoint, b.hide(text))
 			}
-			last = max(last, o.Key)
+			all[o.Key] = o
 		}
-		if last > before {
+		if len(all) > before {
 			pages = 0
 		}
 		if len(all) > objectsMax {
@@ -64,9 +76,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 		}
 		complete := page.IsTruncated != nil && !*page.IsTruncated
 		switch token := page.NextContinuationToken; {
-		case complete && (token == "" || last == before):
-			slices.SortFunc(all, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
-			return slices.CompactFunc(all, func(a, b Object) bool { return a.Key == b.Key }), nil
+		case complete && (token == "" || len(all) == before):
+			return slices.SortedFunc(maps.Values(all), func(a, b Object) int { return strings.Compare(a.Key, b.Key) }), nil
 		case token != "": // also of a page without keys, as of a server that has removed all of them
 			query.Set("continuation-token", token)
 		default:
@@ -129,24 +140,30 @@ func (b *Bucket) AbortUploads(
 	ctx context.Context, prefix string, condition func(key string) bool,
 ) (aborted []string, err error) {
 	var page struct {
-		XMLName xml.Name `xml:"ListMultipartUploadsResult"`
-		Upload  []struct {
+		XMLName      xml.Name `xml:"ListMultipartUploadsResult"`
+		EncodingType string
+		Upload       []struct {
 			Key      string
 			UploadID string `xml:"UploadId"`
 		}
 	}
 	r := request{method: http.MethodGet, query: url.Values{"uploads": {""}, "prefix": {prefix}}}
-	if _, err := b.call(ctx, r, &page); err != nil {
+	_, err = b.call(ctx, r, &page)
+	if errors.Is(err, fs.ErrNotExist) { // some servers say in this way that there are no uploads
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, u := range page.Upload {
-		if !strings.HasPrefix(u.Key, prefix) || !condition(u.Key) {
+		key, err := keyOf(u.Key, page.EncodingType)
+		if err != nil || !strings.HasPrefix(key, prefix) || !condition(key) {
 			continue
 		}
-		if err := b.abort(ctx, u.Key, u.UploadID); err != nil {
+		if err := b.abort(ctx, key, u.UploadID); err != nil {
 			return aborted, err
 		}
-		aborted = append(aborted, u.Key)
+		aborted = append(aborted, key)
 	}
 	return aborted, nil
 }

@@ -107,16 +107,20 @@ func (b *Bucket) attempt(ctx context.Context, r request) (*http.Response, error)
 	defer time.AfterFunc(b.stallMax, func() { _ = response.Body.Close() }).Stop() // it may send a byte now and then
 	fault := &responseError{status: response.StatusCode}
 	text, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
-	if err != nil || xml.Unmarshal(text, fault) != nil || fault.Code == "" { // a response to HEAD has no body
+	if err != nil || xml.Unmarshal(text, fault) != nil || fault.Code == "" {
 		fault.Code, fault.Message = codesOfStatus[fault.status], http.StatusText(fault.status)
+		if fault.status == http.StatusNotFound && r.method == http.MethodHead { // its response has no body
+			fault.Code = "NoSuchKey"
+		}
 	}
 	return nil, fault
 }
 
-// codesOfStatus are the codes for responses without an error in XML.
+// codesOfStatus are the codes for responses without an error in XML. A proxy without a server also returns 404, so an
+// object is missing only if the server says so.
 var codesOfStatus = map[int]string{
-	http.StatusNotFound: "NoSuchKey", http.StatusForbidden: "AccessDenied",
-	http.StatusMovedPermanently: "PermanentRedirect",
+	http.StatusNotFound: "NotFound", http.StatusForbidden: "AccessDenied",
+	http.StatusMovedPermanently: "PermanentRedirect", http.StatusTemporaryRedirect: "TemporaryRedirect",
 }
 
 // emptySum is the SHA-256 of a request without a body.
@@ -173,21 +177,31 @@ func (b *Bucket) tooLong(bytes int64) error {
 	return &url.Error{Err: fmt.Errorf("the transfer of %d bytes took longer than %s", bytes, b.timeMax(bytes))}
 }
 
-// call sends a request and decodes the response into v, unless v is nil.
+// call sends a request and decodes the response into v, unless v is nil. Its errors are those of fault.
 func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error) {
+	header, err := b.exchange(ctx, r, v)
+	return header, b.fault(ctx, r.key, err)
+}
+
+// exchange is call with errors that may have secrets.
+func (b *Bucket) exchange(ctx context.Context, r request, v any) (http.Header, error) {
 	header, text, err := b.send(ctx, r)
 	if err != nil {
-		return nil, b.fault(ctx, r.key, err)
+		return nil, err
 	}
 	// CompleteMultipartUpload sends the status 200 before it knows the result.
 	fault := &responseError{status: http.StatusOK}
 	if xml.Unmarshal(text, fault) == nil && fault.XMLName.Local == "Error" {
-		return nil, b.fault(ctx, r.key, fault)
+		return nil, fault
 	}
 	if v != nil {
-		if err := xml.Unmarshal(text, v); err != nil {
-			return nil, b.fault(ctx, r.key, fmt.Errorf("the response is not from an S3 server: %w", err))
-		}
+		err = xml.Unmarshal(text, v)
+	}
+	if err == nil && r.method == http.MethodPut && header.Get("Etag") == "" {
+		err = errors.New("it has no ETag")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the response is not from an S3 server: %w", err)
 	}
 	return header, nil
 }

@@ -115,15 +115,7 @@ const (
 // openDripping returns a bucket of a server in the bubble that sends a byte of each response a second for an hour.
 func openDripping(t *testing.T) *Bucket {
 	t.Helper()
-	b, err := Open(Config{Endpoint: "http://s3.example"}, "nursery-backups")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := pipes{make(chan net.Conn), make(chan struct{})}
-	var handlers sync.WaitGroup
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handlers.Add(1)
-		defer handlers.Done()
+	return openServed(t, func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		to, flush := io.Writer(w), control.Flush
 		if strings.HasSuffix(r.URL.Path, slowHeader) {
@@ -145,6 +137,22 @@ func openDripping(t *testing.T) *Bucket {
 			}
 			<-time.After(time.Second)
 		}
+	})
+}
+
+// openServed returns a bucket of a server in the bubble.
+func openServed(t *testing.T, serve http.HandlerFunc) *Bucket {
+	t.Helper()
+	b, err := Open(Config{Endpoint: "http://s3.example"}, "nursery-backups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := pipes{make(chan net.Conn), make(chan struct{})}
+	var handlers sync.WaitGroup
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handlers.Add(1)
+		defer handlers.Done()
+		serve(w, r)
 	})}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }() // the test waits for it

@@ -88,21 +88,21 @@ func (b *Bucket) Upload(
 func (u *upload) begin(ctx context.Context) error {
 	header := http.Header{"X-Amz-Checksum-Algorithm": {"SHA256"}}
 	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}, header: header}
-	_, text, err := u.b.send(ctx, r)
+	var result struct {
+		UploadID string `xml:"UploadId"`
+	}
+	_, err := u.b.exchange(ctx, r, &result)
 	if refusal, ok := errors.AsType[*responseError](err); ok &&
 		slices.Contains([]string{"NotImplemented", "InvalidArgument", "InvalidRequest"}, refusal.Code) {
 		u.checksums = false
 		header.Del("X-Amz-Checksum-Algorithm")
-		_, text, err = u.b.send(ctx, r)
+		_, err = u.b.exchange(ctx, r, &result)
+	}
+	if err == nil && result.UploadID == "" {
+		err = errors.New("the response has no id of the upload")
 	}
 	if err != nil {
 		return u.b.fault(ctx, u.key, err)
-	}
-	var result struct {
-		UploadID string `xml:"UploadId"`
-	}
-	if err := xml.Unmarshal(text, &result); err != nil || result.UploadID == "" {
-		return fmt.Errorf("%s: the S3 server %s returned no id of the upload", Location{u.b.name, u.key}, u.b.endpoint)
 	}
 	u.id = result.UploadID
 	return nil
