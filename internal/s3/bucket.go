@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,8 @@ type Bucket struct {
 	stallMax time.Duration
 	client   *http.Client
 	provider *provider
+
+	removesEach atomic.Bool // the server removes one object per request
 }
 
 const (

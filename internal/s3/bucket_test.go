@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,6 +129,44 @@ func TestBucket(t *testing.T) {
 	}
 	if _, err := b.Get(ctx, "a/one"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Get of a removed object: %v", err)
+	}
+}
+
+// TestRemoveMany removes more objects than a request may name, and some whose keys have characters of XML.
+func TestRemoveMany(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	requests := map[string]int{}
+	endpoint := otherServer(t, s, func(_ http.ResponseWriter, r *http.Request) bool {
+		requests[r.Method]++ // one at a time
+		return false
+	})
+	b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+	keys := []string{"missing", "p<1>", `p"'&amp;`, "p\n]]>", "p\ré "}
+	for i := range 1996 {
+		keys = append(keys, fmt.Sprint("p-", i))
+	}
+	control := []string{"p\x01", "p\x02"} // which XML 1.0 can't express
+	for _, key := range append(keys[1:], control...) {
+		if err := os.WriteFile(filepath.Join(s.Dir, s3test.Bucket, key), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.Remove(t.Context(), keys...), b.Remove(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[string]int{http.MethodPost: 3}, requests); diff != "" {
+		t.Errorf("requests: -want +got:\n%s", diff)
+	}
+	all, err := s.Objects()
+	if diff := cmp.Diff(map[string]int64{control[0]: 0, control[1]: 0}, all); err != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+	if err := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket).Remove(t.Context(), control...); err != nil {
+		t.Error(err)
+	}
+	if all, err := s.Objects(); err != nil || len(all) != 0 {
+		t.Errorf("objects %v, %v", all, err)
 	}
 }
 

@@ -106,18 +106,6 @@ func (b *Bucket) Stat(ctx context.Context, key string) (Object, error) {
 	return Object{key, bytes}, nil
 }
 
-// Remove removes an object. A missing object is not an error.
-func (b *Bucket) Remove(ctx context.Context, key string) error { return b.remove(ctx, key, nil) }
-
-// remove removes an object, or the upload that a query names. A missing one is not an error.
-func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error {
-	_, err := b.call(ctx, request{method: http.MethodDelete, key: key, query: query}, nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // contentMD5 returns the header with the MD5 of a body. A bucket with Object Lock and a default retention stores
 // nothing without it or an additional checksum, which some servers do not support
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html). X-Amz-Content-Sha256 is none.

@@ -39,10 +39,11 @@ func (r request) textBody(text []byte) request {
 	return r
 }
 
-// responseError is an error response of the server.
+// responseError is an error response of the server, or the error in a response about one of several objects.
 type responseError struct {
 	status  int
 	XMLName xml.Name
+	Key     string
 	Code    string
 	Message string
 }

@@ -69,6 +69,10 @@ func TestServerDrips(t *testing.T) {
 				"the transfer of 4 bytes took longer than ",
 			},
 			"remove": {func() error { return b.Remove(t.Context(), "p-1") }, "the transfer of 0 bytes took longer than "},
+			"remove two": {
+				func() error { return b.Remove(t.Context(), "p-1", "p-2") },
+				" bytes took longer than ",
+			},
 			"upload": {func() error {
 				return b.Upload(t.Context(), "p-1", strings.NewReader("text"), 4, func(int64, int64) {}, func(string) error {
 					return nil
