@@ -26,9 +26,10 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), history, journal_bytes FROM state"},
+		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), " +
+			"history, journal_bytes, committed_at FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, " +
-			"history = ?, journal_bytes = ?"},
+			"history = ?, journal_bytes = ?, committed_at = ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
 		if err != nil {

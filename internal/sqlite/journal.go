@@ -72,13 +72,15 @@ func (e *Engine) recordPlants(batch []store.Create, outcomes []store.Outcome, ev
 	e.current.changes = r.changes
 }
 
-// recordCommit appends the current transaction to the journal.
+// recordCommit appends the current transaction to the journal. Its time is that of the last commit if the clock was set
+// back since then.
 func (e *Engine) recordCommit() error {
 	t := &e.current
 	if !t.recorded {
 		return nil
 	}
-	c := journal.Commit{Number: t.commit, At: time.Now().Truncate(time.Microsecond), Changes: t.changes}
+	t.at = max(time.Now().UnixMicro(), t.at)
+	c := journal.Commit{Number: t.commit, At: time.UnixMicro(t.at), Changes: t.changes}
 	const sql = "INSERT INTO plantstore_journal (number, at, changes, previous) VALUES (?, ?, ?, ?)"
 	if err := e.writer.Run(sql, c.Number, c.At, c.Changes, t.history[:]); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,11 +66,20 @@ func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
 	t.Helper()
 	segments := segmentsOf(t, path, m)
 	restored := filepath.Join(t.TempDir(), "restored.db")
+	restoreSegments(t, segments, base, m, restored)
+	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
+		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
+	}
+}
+
+// restoreSegments restores a backup and the segments after it to a new store at path.
+func restoreSegments(t testing.TB, segments [][]byte, base string, m *backupfile.Manifest, path string) {
+	t.Helper()
 	in, err := os.Open(base)
 	must(t, err)
 	defer in.Close()
 	ctx := context.WithoutCancel(t.Context()) // in a cleanup
-	_, err = backupfile.RestoreFrom(ctx, in, m, restored, false, nil, func(r *backupfile.Replay) error {
+	_, err = backupfile.RestoreFrom(ctx, in, m, path, false, nil, func(r *backupfile.Replay) error {
 		for _, content := range segments {
 			if _, err := journal.Read(bytes.NewReader(content), r.Commit); err != nil {
 				return err
@@ -78,9 +88,68 @@ func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
 		return nil
 	})
 	must(t, err)
-	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
-		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
-	}
+}
+
+// TestTimesNeverGoBack sets the clock back by years. The commits that follow, in the store and in what is restored from
+// its copies, have the time of the last one before.
+func TestTimesNeverGoBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, base := filepath.Join(dir, "plantstore.db"), filepath.Join(dir, "base.db")
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
+	_, _, err := e.StartJournal(t.Context())
+	must(t, err)
+	begun, err := backupfile.Backup(t.Context(), path, base, nil)
+	must(t, err)
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1)))
+	must(t, e.Close())
+	last := lastTime(t, path)
+	synctest.Test(t, func(t *testing.T) { // begins in the year 2000
+		id := int64(1)
+		commit := func(after, path string) {
+			t.Helper()
+			e := sqlitetest.Open(t, sqlite.Config{Path: path})
+			_, _, err := e.StartJournal(t.Context())
+			must(t, err)
+			id++
+			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(id, 1)))
+			must(t, e.Close())
+			if at := lastTime(t, path); !at.Equal(last) {
+				t.Errorf("after %s: a commit at %v, want %v", after, at, last)
+			}
+		}
+		copied := filepath.Join(dir, "copied.db")
+		m, err := backupfile.Backup(t.Context(), path, copied, nil)
+		must(t, err)
+		if !m.MadeAt.Equal(last) {
+			t.Errorf("a backup from %v, want %v", m.MadeAt, last)
+		}
+		restored := filepath.Join(dir, "restored.db")
+		_, err = backupfile.Restore(t.Context(), copied, restored, false, nil)
+		must(t, err)
+		commit("a restore", restored)
+
+		repeated := filepath.Join(dir, "repeated.db")
+		restoreSegments(t, segmentsOf(t, path, &begun), base, &begun, repeated)
+		commit("a restore with segments", repeated)
+
+		commit("a new start", path)
+		e := sqlitetest.Open(t, sqlite.Config{Path: path})
+		must(t, e.StopJournal(t.Context()))
+		must(t, e.Close())
+		commit("the removal of the journal", path)
+	})
+}
+
+// lastTime returns the time of the last commit in the journal of the store at path.
+func lastTime(t testing.TB, path string) time.Time {
+	t.Helper()
+	c, err := sqlite3.OpenReadOnly(path)
+	must(t, err)
+	defer c.Close()
+	at, err := c.QueryInt("SELECT at FROM plantstore_journal ORDER BY number DESC LIMIT 1")
+	must(t, err)
+	return time.UnixMicro(at)
 }
 
 // TestChangesInParts shows that no commit has many rows: 16 webhooks get the events of 200 plants, which become dead

@@ -25,6 +25,7 @@ type transaction struct {
 	recorded bool            // in the journal; else the zero history is stored as NULL
 	changes  []byte          // for the journal
 	journal  int64           // bytes of the changes in the journal; after this transaction, once it is recorded
+	at       int64           // time of the last recorded commit, in microseconds; of this one, once it is recorded
 
 	plants, digests int64            // added
 	moveSet         *store.MoveState // nil: unchanged
@@ -140,7 +141,7 @@ func (e *Engine) readState() error {
 	if err == nil {
 		e.current = transaction{
 			commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0,
-			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3), journal: s.Int64(4),
+			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3), journal: s.Int64(4), at: s.Int64(5),
 		}
 	}
 	return err
@@ -164,6 +165,7 @@ func (e *Engine) countCommit() error {
 		s.BindBlob(4, e.current.history[:])
 	}
 	s.BindInt64(5, e.current.journal)
+	s.BindInt64(6, e.current.at)
 	return s.Run()
 }
 

@@ -167,9 +167,12 @@ func copyStore(
 		Format: manifestFormat, MadeAt: time.Now().UTC(),
 		Store: s.StoreName(), Commits: s.Commits, Plants: s.Plants,
 	}
-	history, err := dbfile.HistoryOf(c)
+	history, last, err := dbfile.HistoryOf(c)
 	if err != nil {
 		return m, err
+	}
+	if last.After(m.MadeAt) {
+		m.MadeAt = last
 	}
 	if history != (journal.History{}) {
 		m.History = history.String()

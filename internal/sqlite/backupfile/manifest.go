@@ -13,9 +13,12 @@ import (
 
 // Manifest describes a backup. It is a file beside the backup, with the suffix
 // ManifestSuffix.
+//
+// No recorded commit in the backup has a later time than MadeAt, even if the clock was set back, and none after it has
+// an earlier time than the last one in it.
 type Manifest struct {
 	Format  int       `json:"format"`            // manifestFormat
-	MadeAt  time.Time `json:"made_at,omitzero"`  // time of the snapshot
+	MadeAt  time.Time `json:"made_at,omitzero"`  // time of the snapshot, or of its last commit if that is later
 	Store   string    `json:"store"`             // identity of the store, in hexadecimal digits
 	Commits int64     `json:"commits"`           // number of the last commit
 	History string    `json:"history,omitempty"` // after it, in hexadecimal digits (package journal); empty: not recorded

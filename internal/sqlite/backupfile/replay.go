@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/journal"
@@ -18,6 +19,7 @@ type Replay struct {
 
 	state   dbfile.State // after the last commit
 	history journal.History
+	last    time.Time // of the last commit
 }
 
 // ErrOtherHistory means that a commit was made on another content than that of the store.
@@ -54,7 +56,7 @@ func openReplay(path string) (r *Replay, err error) {
 	if r.state, err = dbfile.ReadState(c); err != nil {
 		return nil, err
 	}
-	r.history, err = dbfile.HistoryOf(c)
+	r.history, r.last, err = dbfile.HistoryOf(c)
 	return r, err
 }
 
@@ -74,7 +76,7 @@ func (r *Replay) Commit(c *journal.Commit, after journal.History) error {
 	if err != nil {
 		return fmt.Errorf("commit %d: %w", c.Number, err)
 	}
-	r.state.Commits, r.history = c.Number, after
+	r.state.Commits, r.history, r.last = c.Number, after, c.At
 	return nil
 }
 
@@ -116,8 +118,8 @@ func (r *Replay) repeat(c *journal.Commit) error {
 // close stores the totals and closes the file; after an error, it only closes the file.
 func (r *Replay) close(failed error) error {
 	if failed == nil && r.history != (journal.History{}) {
-		failed = r.conn.Run("UPDATE state SET commits = ?, plants = ?, digests = ?, history = ?",
-			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:])
+		failed = r.conn.Run("UPDATE state SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
+			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:], r.last)
 	}
 	if failed == nil {
 		failed = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE state SET journal_bytes = 0; COMMIT")

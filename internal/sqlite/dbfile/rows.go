@@ -27,10 +27,13 @@ func ReadState(c *sqlite3.Conn) (state State, err error) {
 	return state, err
 }
 
-// HistoryOf returns the history of a store; the zero value if its commits are not recorded.
-func HistoryOf(c *sqlite3.Conn) (history journal.History, err error) {
-	err = StateRow(c, "history", func(s *sqlite3.Stmt) { history = journal.HistoryFrom(s.Bytes(0)) })
-	return history, err
+// HistoryOf returns the history of a store, the zero value if its commits are not recorded, and the time of the last
+// commit that was.
+func HistoryOf(c *sqlite3.Conn) (history journal.History, last time.Time, err error) {
+	err = StateRow(c, "history, committed_at", func(s *sqlite3.Stmt) {
+		history, last = journal.HistoryFrom(s.Bytes(0)), s.Time(1)
+	})
+	return history, last, err
 }
 
 // StateRow calls read with columns of the table state.

@@ -41,7 +41,8 @@ CREATE TABLE state (
     pruned_sequence INTEGER,          -- the newest entry that was pruned; NULL: there is none
     pruned_hash     BLOB,
     history         BLOB,             -- hash of the commits since a copy of them began (package journal); NULL: none is made
-    journal_bytes   INTEGER NOT NULL DEFAULT 0 -- of the changes in plantstore_journal
+    journal_bytes   INTEGER NOT NULL DEFAULT 0, -- of the changes in plantstore_journal
+    committed_at    INTEGER NOT NULL DEFAULT 0  -- time of the last recorded commit; no later one has an earlier time
 ) STRICT;
 INSERT INTO state (store, commits, plants, digests, token_changes, token_digests) VALUES (random(), 0, 0, 0, 0, 0);
 
