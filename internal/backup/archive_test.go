@@ -515,7 +515,7 @@ func (r *copyRig) forgeAfter(last tip, groups ...[]time.Time) tip {
 	for _, times := range groups {
 		before, commits := last.history, []journal.Commit(nil)
 		for _, at := range times {
-			c := journal.Commit{Number: last.number + 1, At: at, Changes: journal.ChangedRows(nil)}
+			c := journal.Commit{Number: last.number + 1, At: at.Truncate(time.Microsecond), Changes: journal.ChangedRows(nil)}
 			commits, last = append(commits, c), tip{c.Number, last.history.After(&c)}
 		}
 		s, content, err := e.Encode(r.store, before, commits)

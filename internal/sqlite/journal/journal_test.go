@@ -2,8 +2,11 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,8 +69,10 @@ func someCommits(random *rand.Rand, first int64, n int) (before History, all []C
 	for i := range before {
 		before[i] = byte(random.Uint32())
 	}
+	at := time.UnixMicro(1_800_000_000_000_000).UTC()
 	for i := range n {
-		c := Commit{Number: first + int64(i), At: time.UnixMicro(1_800_000_000_000_000 + random.Int64N(1e9)).UTC()}
+		at = at.Add(time.Duration(random.Int64N(1e6)) * time.Microsecond)
+		c := Commit{Number: first + int64(i), At: at}
 		if c.Changes = ChangedRows([]byte("a changeset")); i%3 > 0 {
 			c.Changes = AppendPlants(nil, pointers(randomCreates(random, i)), 0, false)
 		}
@@ -130,6 +135,10 @@ func TestSegment(t *testing.T) {
 	if _, got := mustRead(t, content); cmp.Diff(commits, got) != "" {
 		t.Error("the merged segment has other commits")
 	}
+	commits[0], commits[1] = commits[1], commits[0]
+	if _, _, err := e.Encode("0123", before, commits); err == nil {
+		t.Error("encoded commits whose times go back")
+	}
 	segments[3], segments[4] = segments[4], segments[3]
 	parts[3], parts[4] = parts[4], parts[3]
 	if _, _, err := e.Merge(segments, parts); err == nil {
@@ -163,6 +172,60 @@ func TestDamagedSegment(t *testing.T) {
 	}
 }
 
+// TestSegmentTimes reads segments whose times go back or are not those of their first lines.
+func TestSegmentTimes(t *testing.T) {
+	t.Parallel()
+	const from, to = 1_800_000_000_000_000, 1_800_000_000_000_007
+	for _, test := range []struct {
+		name     string
+		from, to int64    // of the first line
+		since    [3]int64 // of the commits
+		whole    bool
+	}{
+		{"whole", from, to, [3]int64{from, 0, 7}, true},
+		{"back", from, to, [3]int64{from, 8, -1}, false},
+		{"back by an overflow", from, 7, [3]int64{from, math.MaxInt64, math.MaxInt64 - from + 9}, false},
+		{"before 1970", -7, 0, [3]int64{-7, 0, 7}, false},
+		{"an earlier first line", from - 1, to, [3]int64{from, 0, 7}, false},
+		{"a later first line", from + 1, to, [3]int64{from, 0, 7}, false},
+		{"an earlier end", from, to - 1, [3]int64{from, 0, 7}, false},
+		{"a later end", from, to + 1, [3]int64{from, 0, 7}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := Segment{
+				Format: segmentFormat, First: 1, Last: int64(len(test.since)), Before: History{}.String(),
+				From: time.UnixMicro(test.from).UTC(), To: time.UnixMicro(test.to).UTC(),
+			}
+			var history History
+			var commits []byte
+			at := int64(0)
+			for i, since := range test.since {
+				at += since
+				history = history.After(&Commit{Number: int64(i) + 1, At: time.UnixMicro(at)})
+				commits = append(commits, 0) // bytes of changes
+				commits = binary.AppendVarint(commits, since)
+			}
+			s.After = history.String()
+			var e Encoder
+			if err := e.begin(&s); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.zstd.Write(commits); err != nil {
+				t.Fatal(err)
+			}
+			content, err := e.end()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Read(bytes.NewReader(content), func(*Commit, History) error { return nil })
+			if test.whole && err != nil || !test.whole && !errors.Is(err, ErrDamaged) {
+				t.Errorf("read: %v", err)
+			}
+		})
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	before, commits := someCommits(rand.New(rand.NewPCG(7, 8)), 1, 4)
 	var e Encoder
@@ -172,10 +235,16 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(content)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		_, _ = Read(bytes.NewReader(content), func(c *Commit, _ History) error {
+		var times []time.Time
+		s, err := Read(bytes.NewReader(content), func(c *Commit, _ History) error {
 			_, _, _, _ = c.Plants()
+			times = append(times, c.At)
 			return nil
 		})
+		if !slices.IsSortedFunc(times, time.Time.Compare) ||
+			err == nil && !(times[0].Equal(s.From) && times[len(times)-1].Equal(s.To)) {
+			t.Errorf("read a segment of %v to %v with the times %v", s.From, s.To, times)
+		}
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Segment describes an object with consecutive commits of one store, which never changes.
+// Segment describes an object with consecutive commits of one store, which never changes. Their times never go back.
 //
 // The object is a zstd stream (RFC 8878) of a line of JSON with these fields and, for each commit, the number of
 // bytes of its changes, the microseconds since the commit before, both as varints, and the changes.
@@ -24,8 +24,8 @@ type Segment struct {
 	Store  string    `json:"store"`  // identity of the store, in hexadecimal digits
 	First  int64     `json:"first"`  // number of the first commit
 	Last   int64     `json:"last"`   // number of the last commit
-	From   time.Time `json:"from"`   // the earliest time of a commit
-	To     time.Time `json:"to"`     // the latest time of a commit
+	From   time.Time `json:"from"`   // time of the first commit
+	To     time.Time `json:"to"`     // time of the last commit
 	Before string    `json:"before"` // history before the first commit, in hexadecimal digits
 	After  string    `json:"after"`  // history after the last commit, in hexadecimal digits
 }
@@ -82,13 +82,13 @@ const windowBytes = 512 << 10
 // Encode returns the segment of consecutive commits of a store, at least one, and its content, which is valid until the
 // next call.
 func (e *Encoder) Encode(store string, before History, commits []Commit) (s Segment, content []byte, err error) {
+	first, last := &commits[0], &commits[len(commits)-1]
 	s = Segment{
-		Format: segmentFormat, Store: store, First: commits[0].Number, Last: commits[len(commits)-1].Number,
-		From: commits[0].At, To: commits[0].At, Before: before.String(),
+		Format: segmentFormat, Store: store, First: first.Number, Last: last.Number, From: first.At, To: last.At,
+		Before: before.String(),
 	}
 	for i := range commits {
 		before = before.After(&commits[i])
-		s.extend(commits[i].At, commits[i].At)
 	}
 	s.After = before.String()
 	if err := e.begin(&s); err != nil {
@@ -103,16 +103,6 @@ func (e *Encoder) Encode(store string, before History, commits []Commit) (s Segm
 	return s, content, err
 }
 
-// extend includes times in the segment.
-func (s *Segment) extend(from, to time.Time) {
-	if from.Before(s.From) {
-		s.From = from
-	}
-	if to.After(s.To) {
-		s.To = to
-	}
-}
-
 // Merge returns one segment of segments with their contents, each of which follows the one before, and its content,
 // which is valid until the next call.
 func (e *Encoder) Merge(segments []Segment, contents [][]byte) (merged Segment, content []byte, err error) {
@@ -121,8 +111,7 @@ func (e *Encoder) Merge(segments []Segment, contents [][]byte) (merged Segment, 
 		if s.Store != merged.Store || s.First != merged.Last+1 || s.Before != merged.After {
 			return s, nil, fmt.Errorf("the segment of the commits from %d does not follow commit %d", s.First, merged.Last)
 		}
-		merged.extend(s.From, s.To)
-		merged.Last, merged.After = s.Last, s.After
+		merged.Last, merged.To, merged.After = s.Last, s.To, s.After
 	}
 	if err := e.begin(&merged); err != nil {
 		return merged, nil, err
@@ -160,6 +149,9 @@ func (e *Encoder) begin(s *Segment) (err error) {
 // add appends a commit.
 func (e *Encoder) add(c *Commit) error {
 	at := c.At.UnixMicro()
+	if at < e.at { // no reader would accept it
+		return fmt.Errorf("commit %d has the time %v, which is before that of the commit before it", c.Number, c.At)
+	}
 	e.b = binary.AppendUvarint(e.b[:0], uint64(len(c.Changes)))
 	e.b = binary.AppendVarint(e.b, at-e.at)
 	e.at = at
@@ -206,8 +198,8 @@ func readHeader(r *bufio.Reader) (s Segment, err error) {
 }
 
 // Read reads a whole segment, and calls each with every commit and the history after it. A commit is valid until each
-// returns. Read compares the commits with the histories of the segment only after the last of them. The error wraps
-// ErrDamaged, or comes from r or each.
+// returns, and its time is not before that of the commit before. Read compares the commits with the histories and the
+// end of the segment only after the last of them. The error wraps ErrDamaged, or comes from r or each.
 func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, err error) {
 	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
 		zstd.WithDecoderLowmem(true))
@@ -236,8 +228,12 @@ func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, er
 		if err != nil {
 			return s, damaged("commit %d: %w", c.Number, err)
 		}
-		at += since
+		before := at
+		at += since // which may overflow
 		c.At = time.UnixMicro(at).UTC()
+		if at < before || c.Number == s.First && !c.At.Equal(s.From) {
+			return s, damaged("the time of commit %d, %v, goes back or is not that of the first line", c.Number, c.At)
+		}
 		history = history.After(&c)
 		if err := each(&c, history); err != nil {
 			return s, err
@@ -246,7 +242,7 @@ func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, er
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		return s, damaged("more data follows commit %d: %w", s.Last, err)
 	}
-	if history.String() != s.After {
+	if history.String() != s.After || !c.At.Equal(s.To) {
 		return s, damaged("its commits are not those of its first line")
 	}
 	return s, nil
