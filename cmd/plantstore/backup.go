@@ -123,7 +123,7 @@ func (p *program) backup(ctx context.Context, to string, o *backupOptions) error
 	var m backupfile.Manifest
 	switch {
 	case object != nil:
-		m, err = object.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
+		m, err = object.Make(ctx, db, "", p.env.ScratchDir(db), func(step string) backupfile.Progress {
 			if step == "copy" { // a quarter of the work
 				return func(done, all int64) { progress.Part(done, 4*all) }
 			}
@@ -134,7 +134,7 @@ func (p *program) backup(ctx context.Context, to string, o *backupOptions) error
 		out := terminal.InterruptibleWriter(ctx, p.Stdout)
 		m, err = backupfile.BackupTo(ctx, db, out, p.env.ScratchDir(db), progress.Part)
 	default:
-		m, err = backupfile.Backup(ctx, db, to, progress.Part)
+		m, err = backupfile.Backup(ctx, db, to, "", progress.Part)
 	}
 	progress.End()
 	if m.Store != "" { // else nothing was copied

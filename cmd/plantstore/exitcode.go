@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 
+	"plantstore/internal/backup"
 	"plantstore/internal/config"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
@@ -19,12 +20,13 @@ const (
 // exitCode returns the exit code of an error.
 func exitCode(err error) int {
 	_, usage := errors.AsType[*config.UsageError](err)
+	_, fenced := errors.AsType[*backup.FencedError](err)
 	switch {
 	case usage:
 		return exitUsage
 	case errors.Is(err, terminal.ErrInterrupted):
 		return exitInterrupted
-	case errors.Is(err, store.ErrBroken):
+	case errors.Is(err, store.ErrBroken), fenced:
 		return exitIO
 	default:
 		return exitFailure

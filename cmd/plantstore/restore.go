@@ -20,7 +20,7 @@ import (
 
 func newRestore(p *program) *cobra.Command {
 	o := &backupOptions{}
-	var at time.Time
+	var point backup.Point
 	cmd := &cobra.Command{
 		Use:   "restore FILE|DESTINATION",
 		Short: "Restore the store from a backup, or as it was at a time",
@@ -32,6 +32,8 @@ never a store with a running server.
 From the DESTINATION of a server's backups (--backup-dir), the command restores the
 newest commit, or with --at the store as it was at that time: every plant that was
 acknowledged before it. It starts with a backup and repeats the commits after it.
+Commits of another server, which are not part of that, are named; --timeline
+restores them.
 
 If FILE is s3://BUCKET/NAME, the command downloads the backup with the keys that
 backup uses. If FILE is -, it reads the backup from standard input, and the
@@ -46,14 +48,14 @@ that the backup is complete and undamaged.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, isTerminal := terminal.IsTerminal(p.Stdin)
 			switch {
-			case !at.IsZero() && args[0] == terminal.StreamName:
+			case point != backup.Point{} && args[0] == terminal.StreamName:
 				return errNoTimes
 			case o.manifest != "" && args[0] != terminal.StreamName:
 				return errManifestFlag
 			case isTerminal && args[0] == terminal.StreamName:
 				return config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
 			}
-			return p.withSettings(cmd, func(ctx context.Context) error { return p.restore(ctx, args[0], at, o) })
+			return p.withSettings(cmd, func(ctx context.Context) error { return p.restore(ctx, args[0], point, o) })
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
@@ -61,12 +63,14 @@ that the backup is complete and undamaged.`,
 	p.bindQuiet(cmd.Flags())
 	p.bindBackup(cmd.Flags(), o, "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
-	bindMoment(cmd.Flags(), "at", "restore the store as it was at this `time`", &at)
+	bindMoment(cmd.Flags(), "at", "restore the store as it was at this `time`", &point.At)
+	cmd.Flags().StringVar(&point.Timeline, "timeline", "", "restore the commits of this `timeline`")
 	return cmd
 }
 
-// errNoTimes is the error of --at for a single backup.
-var errNoTimes = config.Usagef("at: use it with the destination of a server's backups, which has other times too")
+// errNoTimes is the error of --at and --timeline for a single backup.
+var errNoTimes = config.Usagef(
+	"at, timeline: use them with the destination of a server's backups, which has other states too")
 
 // restoreFacts is the output of restore --json.
 type restoreFacts struct {
@@ -75,7 +79,7 @@ type restoreFacts struct {
 	backupfile.Manifest
 }
 
-func (p *program) restore(ctx context.Context, from string, at time.Time, o *backupOptions) error {
+func (p *program) restore(ctx context.Context, from string, point backup.Point, o *backupOptions) error {
 	db, err := p.settings.DB.File()
 	if err != nil {
 		return err
@@ -85,8 +89,8 @@ func (p *program) restore(ctx context.Context, from string, at time.Time, o *bac
 	case err != nil:
 		return err
 	case archive:
-		return p.restoreArchive(ctx, from, db, at, o)
-	case !at.IsZero():
+		return p.restoreArchive(ctx, from, db, point, o)
+	case point != backup.Point{}:
 		return errNoTimes
 	}
 	progress := p.NewProgress(0)
@@ -150,16 +154,17 @@ type archiveFacts struct {
 	backup.Recovered
 }
 
-// restoreArchive restores the store from the destination of backups as it was at a time; the zero time means the newest
-// commit.
-func (p *program) restoreArchive(ctx context.Context, from, db string, at time.Time, o *backupOptions) error {
+// restoreArchive restores the store from the destination of backups as it was at a point.
+func (p *program) restoreArchive(
+	ctx context.Context, from, db string, point backup.Point, o *backupOptions,
+) error {
 	archive, err := backup.OpenArchive(ctx, from, p.settings.Backup.S3Config(p.env), db)
 	if err != nil {
 		return restoreFault(from, err)
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	r, err := archive.Restore(ctx, db, at, o.force, progress.Part)
+	r, err := archive.Restore(ctx, db, point, o.force, progress.Part)
 	progress.End()
 	if err != nil {
 		return restoreFault(from, err)
@@ -168,9 +173,12 @@ func (p *program) restoreArchive(ctx context.Context, from, db string, at time.T
 		fmt.Fprintf(p.Stderr, "warning: %s; restored from an older backup and the segments after it\n",
 			terminal.Printable(fault))
 	}
+	for _, left := range r.LeftOut {
+		fmt.Fprintf(p.Stderr, "note: %s\n", terminal.Printable(left))
+	}
 	p.auditClosed(ctx, audit.StoreRestore,
 		fileDetail(from), countDetail("plants", r.Plants), countDetail("commits", r.Commits))
-	before := "before now"
+	before, at := "before now", point.At
 	if !at.IsZero() {
 		before = "before " + terminal.FormatTime(at)
 	} else {
@@ -193,7 +201,7 @@ func restoreObject(
 		return m, err
 	}
 	defer r.Close()
-	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part, nil)
+	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part, backupfile.Later{})
 }
 
 // restoreStream restores the store from a backup on standard input.
@@ -208,5 +216,5 @@ func (p *program) restoreStream(
 		}
 		m = &read
 	}
-	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part, nil)
+	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part, backupfile.Later{})
 }

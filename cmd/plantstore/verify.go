@@ -145,6 +145,9 @@ func (p *program) verifyArchive(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
+	for _, left := range v.LeftOut {
+		fmt.Fprintf(p.Stderr, "note: %s\n", terminal.Printable(left))
+	}
 	first := v.Faults[:min(len(v.Faults), faultsMax)]
 	facts := verifyArchiveFacts{newVerdict(address, true, first, len(v.Faults)-len(first)), v}
 	return p.reportVerification(facts.verdict, facts, fmt.Sprintf(

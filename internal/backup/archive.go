@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +23,8 @@ type Archive struct {
 	to    destination
 	names series
 
-	mu    sync.Mutex
-	inner map[inner]bool // results of inside, because segments never change; guarded by mu
-}
-
-// inner is an end that a segment may have inside.
-type inner struct {
-	segment string // name
-	end     end
+	mu        sync.Mutex
+	timelines map[string]timeline // that were read, because they never change; guarded by mu
 }
 
 // OpenArchive returns the archive of the store that a destination has; of several stores, of the one with the file
@@ -79,7 +74,7 @@ func HasBackup(ctx context.Context, address string, bucket s3.Config, db string)
 }
 
 func newArchive(to destination, names series) *Archive {
-	return &Archive{to: to, names: names, inner: map[inner]bool{}}
+	return &Archive{to: to, names: names, timelines: map[string]timeline{}}
 }
 
 // Recovered describes a restored store.
@@ -89,38 +84,45 @@ type Recovered struct {
 	Commits  int64     `json:"commits"`  // number of the last commit
 	At       time.Time `json:"at"`       // its time, or the time of the backup without a segment
 	Plants   int64     `json:"plants"`
-	Faults   []string  `json:"faults,omitempty"` // damaged backups that the restore left out
+	Timeline string    `json:"timeline"`           // of the last commit; empty if no server made the backup
+	Faults   []string  `json:"faults,omitempty"`   // damaged backups that the restore left out
+	LeftOut  []string  `json:"left_out,omitempty"` // descriptions of the commits that are in no restore of the newest state
 }
 
-// Restore restores the store at path as it was at a time: with every commit that was acknowledged before, and none
-// that began later. The zero time means the newest commit. Like backupfile.RestoreFrom, it creates the whole store or
-// changes nothing.
+// Point is a state of the store that a restore can return. The zero value is the newest state of the owner.
+type Point struct {
+	Timeline string    // empty: that of the owner
+	At       time.Time // the zero time: the newest commit
+}
+
+// Restore restores the store at path as it was at a point: with every commit that was acknowledged before, and none that
+// began later. Like backupfile.RestoreFrom, it creates the whole store or changes nothing.
 //
 // The error names the segment that is missing or damaged, and the last time before it, which another call can
 // restore.
 func (a *Archive) Restore(
-	ctx context.Context, path string, at time.Time, replace bool, progress backupfile.Progress,
+	ctx context.Context, path string, point Point, replace bool, progress backupfile.Progress,
 ) (r Recovered, err error) {
 	err = retryMissing(func() (err error) {
-		g, err := a.graph(ctx)
+		c, err := a.contents(ctx)
 		if err != nil {
 			return err
 		}
-		r.Faults = g.faults
+		r.Faults = c.faults
 		for {
-			base, steps, err := g.plan(ctx, at)
+			p, err := c.planFor(point)
 			if err != nil {
 				return err
 			}
 			faults := r.Faults
-			r, err = a.restore(ctx, base, steps, path, at, replace, progress)
-			r.Faults = faults
+			r, err = a.restore(ctx, p, path, replace, progress)
+			r.Faults, r.LeftOut = faults, p.leftOut
 			if !isDamage(err) {
 				return err
 			}
 			// The segments after an older backup have the same commits.
-			r.Faults = append(r.Faults, fmt.Sprintf("%s: %v", a.to.location(base.Name), err))
-			g.forget(base)
+			r.Faults = append(r.Faults, fmt.Sprintf("%s: %v", a.to.location(p.base.Name), err))
+			c.forget(p.base)
 		}
 	})
 	if err != nil && len(r.Faults) > 0 {
@@ -147,95 +149,65 @@ func retryMissing(do func() error) (err error) {
 	return err
 }
 
-// restore restores a backup and the steps after it.
+// restore restores the store of a plan.
 func (a *Archive) restore(
-	ctx context.Context, base Backup, steps []step, path string, at time.Time, replace bool, progress backupfile.Progress,
+	ctx context.Context, p plan, path string, replace bool, progress backupfile.Progress,
 ) (r Recovered, err error) {
-	in, err := a.to.open(ctx, base.Name)
+	in, err := a.to.open(ctx, p.base.Name)
 	if err != nil {
 		return r, err
 	}
 	defer in.Close()
-	r = Recovered{Backup: base.Name, At: base.Manifest.MadeAt}
-	commits := func(to *backupfile.Replay) error {
-		last := steps[len(steps)-1].until.commits
-		for begun := int64(-1); ; {
-			err := a.repeatAll(ctx, steps, at, to, &r)
-			have, history := to.Commits()
-			if !errors.Is(err, fs.ErrNotExist) || have == begun {
-				return err
-			}
-			// A server has merged segments since the list. The merged one has those commits too.
-			begun = have
-			from := base
-			from.Manifest.Commits, from.Manifest.History = have, history.String()
-			again, errList := a.stepsAfter(ctx, from, at)
-			if errList != nil {
-				return errList
-			}
-			if len(again) == 0 || again[len(again)-1].until.commits < last { // it has removed some
-				return err
-			}
-			steps = again
-		}
+	r = Recovered{Backup: p.base.Name, At: p.base.Manifest.MadeAt, Timeline: p.timeline}
+	later := backupfile.Later{Timeline: p.timeline, Newest: p.newest}
+	if len(p.steps) > 0 {
+		later.Repeat = func(to *backupfile.Replay) error { return a.repeatAll(ctx, p, to, &r) }
 	}
-	if len(steps) == 0 {
-		commits = nil
-	}
-	got, err := backupfile.RestoreFrom(ctx, in, &base.Manifest, path, replace, progress, commits)
+	got, err := backupfile.RestoreFrom(ctx, in, &p.base.Manifest, path, replace, progress, later)
 	r.Commits, r.Plants = got.Commits, got.Plants
 	return r, err
 }
 
-// stepsAfter returns the steps after a backup up to a time; the zero time means the newest commit.
-func (a *Archive) stepsAfter(ctx context.Context, b Backup, at time.Time) (steps []step, err error) {
-	g, err := a.graphOf(ctx, []Backup{b})
-	if err == nil {
-		err = g.setLimit(ctx, at)
-	}
-	if err == nil {
-		steps, _ = g.routeAfter(b).until(at)
-	}
-	return steps, err
-}
-
-// repeatAll repeats the commits of steps up to a time.
-func (a *Archive) repeatAll(
-	ctx context.Context, steps []step, at time.Time, to *backupfile.Replay, r *Recovered,
-) error {
-	for i, step := range steps {
-		until := at
-		if i < len(steps)-1 {
-			until = time.Time{} // a later step has commits from before that time, so the clock was set back
+// repeatAll repeats the commits of a plan. A server may merge segments meanwhile: the merged one has those commits too.
+func (a *Archive) repeatAll(ctx context.Context, p plan, to *backupfile.Replay, r *Recovered) error {
+	for begun := int64(-1); ; {
+		var err error
+		for _, s := range p.steps {
+			if err = a.repeat(ctx, p, s, to, r); err != nil {
+				break
+			}
 		}
-		if err := a.repeat(ctx, step, until, to, r); err != nil {
+		have, _ := to.Commits()
+		if !errors.Is(err, fs.ErrNotExist) || have == begun {
 			return err
 		}
+		begun = have
+		c, errList := a.contentsWith(ctx, nil)
+		if errList != nil {
+			return errList
+		}
+		again, errPlan := c.stepsAfter(c.line(p.timeline), have, r.At, p.at)
+		if errPlan != nil || len(again) == 0 { // it has removed some
+			return cmp.Or(errPlan, err)
+		}
+		p.steps = again
 	}
-	return nil
 }
 
-// repeat repeats commits of a segment: those after the last one of the store, up to the end of the step and the time.
-func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfile.Replay, r *Recovered) error {
-	_, content, err := a.check(ctx, s.segment) // all of it first
-	if errors.Is(err, journal.ErrDamaged) {
-		err = fmt.Errorf("%s: %w; %s", a.to.location(s.name), err, restoreUntil(r.At))
-	}
+// repeat repeats commits of a step: those after the last one of the store, up to the end of the step and the time.
+func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Replay, r *Recovered) error {
+	content, err := readSegment(ctx, a.to, s.segment)
 	if err != nil {
 		return err
 	}
-	until := s.until.commits
-	if !at.IsZero() {
-		last, err := lastUntil(content, at)
-		if err != nil {
-			return err
-		}
-		until = min(until, last.Number)
+	whole := r.At
+	if r.Segments == 0 {
+		whole = until(p.base.Manifest)
 	}
-	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
+	_, err = a.readContent(s.segment, content, func(c *journal.Commit, after journal.History) error {
 		have, history := to.Commits()
 		switch {
-		case c.Number > until:
+		case c.Number > s.until, !p.at.IsZero() && c.At.After(p.at):
 			return nil
 		case c.Number > have:
 			r.At = c.At
@@ -245,22 +217,17 @@ func (a *Archive) repeat(ctx context.Context, s step, at time.Time, to *backupfi
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", a.to.location(s.name), err)
+	if err != nil && !errors.Is(err, journal.ErrDamaged) { // a commit of a damaged segment may not apply either
+		_, damage := a.readContent(s.segment, content, func(*journal.Commit, journal.History) error { return nil })
+		err = cmp.Or(damage, err)
 	}
-	r.Segments++
-	return nil
-}
-
-// lastUntil returns the last commit of a segment up to a time, without its changes; the zero value without one.
-func lastUntil(content []byte, at time.Time) (last journal.Commit, err error) {
-	_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, _ journal.History) error {
-		if !c.At.After(at) {
-			last.Number, last.At = c.Number, c.At
-		}
-		return nil
-	})
-	return last, err
+	if errors.Is(err, journal.ErrDamaged) {
+		err = fmt.Errorf("%w; %s", err, restoreUntil(whole))
+	}
+	if err == nil {
+		r.Segments++
+	}
+	return err
 }
 
 // restoreUntil tells how to restore what is whole before a time.
@@ -275,7 +242,8 @@ type Verification struct {
 	Commits  int64     `json:"commits"`  // number of the last commit that a restore has
 	At       time.Time `json:"at"`       // its time, or the time of the newest backup without a segment
 
-	Faults []string `json:"-"` // descriptions of the damage
+	LeftOut []string `json:"left_out,omitempty"` // descriptions of the commits that are in no restore of the newest state
+	Faults  []string `json:"-"`                  // descriptions of the damage
 }
 
 // Verify reads all backups and segments, and detects damage and missing segments. It does not check the plants of
@@ -286,10 +254,11 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		return v, err
 	}
 	files = slices.DeleteFunc(files, func(f file) bool { _, ok := a.names.named(f.name); return !ok })
-	segments, err := listSegments(ctx, a.to, a.names)
+	contents, err := a.contentsWith(ctx, nil)
 	if err != nil {
 		return v, err
 	}
+	segments := slices.Concat(slices.Collect(maps.Values(contents.segments))...)
 	all, done := int64(len(files)+len(segments)), int64(0)
 	read := func(name string, faults []string, err error) error {
 		if ctx.Err() != nil {
@@ -317,7 +286,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		}
 	}
 	for _, s := range segments {
-		_, _, err := a.check(ctx, s)
+		_, err := a.read(ctx, s, func(*journal.Commit, journal.History) error { return nil })
 		if err == nil {
 			v.Segments++
 		}
@@ -326,14 +295,14 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		}
 	}
 	err = retryMissing(func() error {
-		g, err := a.graph(ctx)
+		c, err := a.contents(ctx)
 		if err != nil {
 			return err
 		}
-		base, steps, err := g.plan(ctx, time.Time{})
-		v.Commits, v.At = base.Manifest.Commits, base.Manifest.MadeAt
-		if n := len(steps); n > 0 {
-			v.Commits, v.At = steps[n-1].until.commits, steps[n-1].To
+		p, err := c.planFor(Point{})
+		v.Commits, v.At, v.LeftOut = p.base.Manifest.Commits, p.base.Manifest.MadeAt, p.leftOut
+		if n := len(p.steps); n > 0 {
+			v.Commits, v.At = p.steps[n-1].until, p.steps[n-1].To
 		}
 		return err
 	})
@@ -343,15 +312,35 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 	return v, ctx.Err()
 }
 
-// check reads a whole segment, and returns what its first line has, and its content. The error wraps journal.ErrDamaged
-// if it is not what its name says.
-func (a *Archive) check(ctx context.Context, s segment) (is journal.Segment, content []byte, err error) {
-	if content, err = readSegment(ctx, a.to, s); err != nil {
-		return is, nil, err
+// read reads a segment and calls each with its commits, as journal.Read. The error wraps journal.ErrDamaged if it is not
+// what its name says.
+func (a *Archive) read(
+	ctx context.Context, s segment, each func(*journal.Commit, journal.History) error,
+) (is journal.Segment, err error) {
+	content, err := readSegment(ctx, a.to, s)
+	if err != nil {
+		return is, err
 	}
-	is, err = journal.Read(bytes.NewReader(content), func(*journal.Commit, journal.History) error { return nil })
+	return a.readContent(s, content, each)
+}
+
+func (a *Archive) readContent(
+	s segment, content []byte, each func(*journal.Commit, journal.History) error,
+) (is journal.Segment, err error) {
+	is, err = journal.Read(bytes.NewReader(content), each)
 	if err == nil && is.Name(a.names.segmentPrefix()) != s.name {
 		err = fmt.Errorf("%w: it has the content of another segment", journal.ErrDamaged)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", a.to.location(s.name), err)
+	}
+	return is, err
+}
+
+// check reads a whole segment, and returns what its first line has, and its content.
+func (a *Archive) check(ctx context.Context, s segment) (is journal.Segment, content []byte, err error) {
+	if content, err = readSegment(ctx, a.to, s); err == nil {
+		is, err = a.readContent(s, content, func(*journal.Commit, journal.History) error { return nil })
 	}
 	return is, content, err
 }

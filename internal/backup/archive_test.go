@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,15 +57,16 @@ func newCopyRigTo(t *testing.T, to string, server s3.Config) *copyRig {
 	return r
 }
 
-// serve opens the store at a path with a service.
-func (r *copyRig) serve(db string) {
+// serve opens the store at a path with a service, which may take over from others.
+func (r *copyRig) serve(db string, takeOver ...string) {
 	r.t.Helper()
 	e, err := sqlite.Open(r.t.Context(), sqlite.Config{Path: db, Server: true})
 	r.must(err)
 	r.engine = e
 	r.Service, err = New(Config{
 		DB: db, Destination: r.to, S3: r.s3, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Engine: e, Lag: time.Second,
-		Record: func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
+		TakeOver: takeOver,
+		Record:   func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 		Metrics: prometheus.NewRegistry(),
 	})
 	r.must(err)
@@ -96,9 +99,23 @@ func (r *copyRig) ship() {
 
 func (r *copyRig) backup() {
 	r.t.Helper()
-	progress := func(string) backupfile.Progress { return func(int64, int64) {} }
-	_, err := r.Service.to.make(r.t.Context(), r.config.DB, r.names.nameAt(time.Now(), scheduledEnd), progress)
+	r.acquire()
+	r.must(r.makeScheduled(time.Now()))
+}
+
+// takeOver closes the server and starts one for another store, which takes over.
+func (r *copyRig) takeOver(db string) {
+	r.t.Helper()
+	r.must(r.engine.Close())
+	r.serve(db, r.contents().owner.Timeline)
+}
+
+// contents returns what the destination has.
+func (r *copyRig) contents() *contents {
+	r.t.Helper()
+	c, err := r.archive.contents(r.t.Context())
 	r.must(err)
+	return c
 }
 
 // restore restores the destination and returns the path of the store.
@@ -107,7 +124,7 @@ func (r *copyRig) restore(at time.Time) (string, Recovered, error) {
 	path := filepath.Join(r.t.TempDir(), "p.db")
 	a, err := OpenArchive(r.t.Context(), r.to, r.s3, path)
 	r.must(err)
-	got, err := a.Restore(r.t.Context(), path, at, false, nil)
+	got, err := a.Restore(r.t.Context(), path, Point{At: at}, false, nil)
 	return path, got, err
 }
 
@@ -137,8 +154,11 @@ func (r *copyRig) wantRestored(at time.Time, plants int) string {
 // segments returns the names of the segments.
 func (r *copyRig) segments() []segment {
 	r.t.Helper()
-	all, err := listSegments(r.t.Context(), r.Service.to, r.names)
-	r.must(err)
+	var all []segment
+	for _, of := range r.contents().segments {
+		all = append(all, of...)
+	}
+	slices.SortStableFunc(all, func(a, b segment) int { return cmp.Or(cmp.Compare(a.First, b.First), a.To.Compare(b.To)) })
 	return all
 }
 
@@ -182,12 +202,11 @@ func TestRestoredStoreContinues(t *testing.T) {
 	r.ship()
 	before := time.Now()
 	r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
-	r.must(r.engine.Close())
 
 	path := r.wantRestored(undo, 5)
 	old := r.ids
 	r.ids = r.ids[:5:5]
-	r.serve(path)
+	r.takeOver(path)
 	r.create(4)
 	r.ship()
 	r.wantRestored(time.Time{}, 9)
@@ -361,10 +380,9 @@ func TestUndoBehindBackup(t *testing.T) {
 	r.backup()
 	r.create(1)
 	r.ship()
-	r.must(r.engine.Close())
 	path := r.wantRestored(undo, 5)
 	r.ids = r.ids[:5:5]
-	r.serve(path)
+	r.takeOver(path)
 	r.create(4)
 	r.ship()
 	r.wantRestored(time.Time{}, 9)
@@ -381,14 +399,13 @@ func TestBackupContinues(t *testing.T) {
 	r.create(4)
 	r.ship()
 	r.wantRestored(between, 7)
-	r.must(r.engine.Close())
 	backups, err := r.List(t.Context())
 	r.must(err)
 	path := filepath.Join(t.TempDir(), "p.db")
 	_, err = backupfile.Restore(t.Context(), backups[0].Location, path, false, nil)
 	r.must(err)
 	r.ids = r.ids[:5:5]
-	r.serve(path)
+	r.takeOver(path)
 	r.create(4)
 	r.ship()
 	r.wantRestored(time.Time{}, 9)
@@ -428,12 +445,17 @@ func TestOtherStoreInDestination(t *testing.T) {
 	r.must(r.engine.Close())
 	r.next()
 	r.serve(filepath.Join(t.TempDir(), "p.db"))
-	r.backup()
-	r.removeOld()
-	if n := len(r.segments()); n != 1 {
-		t.Errorf("%d segments, want the one of the lost store", n)
+	r.wantRefused("has the backups of another store")
+	r.wantRestored(time.Time{}, 5)
+}
+
+// wantRefused claims the destination, which is another server's.
+func (r *copyRig) wantRefused(text string) {
+	r.t.Helper()
+	err := r.Claim(r.t.Context())
+	if _, owned := errors.AsType[*OwnedError](err); !owned || !strings.Contains(err.Error(), text) {
+		r.t.Errorf("claim: %v, want an OwnedError with %q", err, text)
 	}
-	r.wantError(time.Time{}, "has backups of 2 stores with the same name")
 }
 
 // TestNeededBackup needs a backup after a gap, also after a restart, and when the destination was emptied. Until then
@@ -470,7 +492,10 @@ func TestNeededBackup(t *testing.T) {
 	}
 	r.must(os.RemoveAll(r.to))
 	r.must(os.Mkdir(r.to, 0o700))
-	r.must(r.mergeOld(t.Context(), time.Now()))
+	if err := r.mergeOld(t.Context(), time.Now()); !errors.Is(err, errNoOwner) {
+		t.Errorf("merge: %v", err)
+	}
+	r.ship()
 	if !r.backupNeeded() {
 		t.Error("no backup is needed although the destination is empty")
 	}
@@ -518,10 +543,11 @@ func (r *copyRig) forgeAfter(last tip, groups ...[]time.Time) tip {
 			c := journal.Commit{Number: last.number + 1, At: at.Truncate(time.Microsecond), Changes: journal.ChangedRows(nil)}
 			commits, last = append(commits, c), tip{c.Number, last.history.After(&c)}
 		}
-		s, content, err := e.Encode(r.store, before, commits)
+		s, content, err := e.Encode(r.store, r.ownTimeline(), before, commits)
 		r.must(err)
 		r.must(r.Service.to.put(r.t.Context(), s.Name(r.names.segmentPrefix()), content))
 	}
+	r.copier.setCopied(last.number, last.history)
 	return last
 }
 
@@ -533,6 +559,9 @@ func (r *copyRig) moveBackup(at time.Time) {
 	name := filepath.Join(r.to, r.names.nameAt(at, scheduledEnd))
 	m := backups[0].Manifest
 	m.MadeAt = at
+	if at.Before(m.CommittedAt) {
+		m.CommittedAt = at
+	}
 	text, err := json.Marshal(m)
 	r.must(err)
 	r.must(os.Remove(backups[0].Location + backupfile.ManifestSuffix))
@@ -548,27 +577,8 @@ func (r *copyRig) wantCommits(at time.Time, last tip) {
 	}
 }
 
-// TestClockChanges restores times of a clock that was set back, and of one that was ahead for a segment.
-func TestClockChanges(t *testing.T) {
-	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	first, begin := r.newest().number, time.Now().Add(time.Minute).Truncate(time.Second)
-	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-	r.forge([]time.Time{at(1), at(2), at(3)}, []time.Time{at(1), at(2)}, []time.Time{at(900)}, []time.Time{at(4)})
-	for _, test := range []struct {
-		seconds int
-		commits int64
-	}{{1, 4}, {2, 5}, {3, 5}, {4, 7}, {1000, 7}} {
-		_, got, err := r.restore(at(test.seconds))
-		if err != nil || got.Commits-first != test.commits {
-			t.Errorf("at second %d: %d commits, %v, want %d", test.seconds, got.Commits-first, err, test.commits)
-		}
-	}
-}
-
-// TestMergeAround merges segments although one of them is damaged, and merges the parts again that a killed server has
-// left, which makes a damaged merged segment whole.
+// TestMergeAround merges segments although one of them is damaged, and removes the parts that a killed server has left,
+// unless the merged segment is damaged.
 func TestMergeAround(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -588,33 +598,35 @@ func TestMergeAround(t *testing.T) {
 		r.must(err)
 		parts[s.name] = content
 	}
-	r.must(os.WriteFile(filepath.Join(r.to, all[0].name), nil, 0o600))
-	if err := r.mergeOld(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), all[0].name) {
-		t.Errorf("merge: %v, want an error with %s", err, all[0].name)
+	write := func(name string, content []byte) { r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600)) }
+	wantDamage := func(name string, left int) {
+		t.Helper()
+		if err := r.mergeOld(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("merge: %v, want an error with %s", err, name)
+		}
+		if n := len(r.segments()); n != left {
+			t.Errorf("%d segments, want %d", n, left)
+		}
 	}
-	if n := len(r.segments()); n != 6 {
-		t.Errorf("%d segments, want the 5 of the damaged hour and 1", n)
-	}
+	write(all[0].name, nil)
+	wantDamage(all[0].name, 6) // the 5 of the damaged hour and 1
 
 	for name, content := range parts {
 		if name != all[5].name { // the removal had begun
-			r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600))
+			write(name, content)
 		}
 	}
 	r.must(r.mergeOld(t.Context(), time.Now()))
-	if n := len(r.segments()); n != 3 {
-		t.Errorf("%d segments, want one for each hour, and one of the parts that were left", n)
+	if n := len(r.segments()); n != 2 {
+		t.Errorf("%d segments, want one for each hour", n)
 	}
 
 	merged := r.segments()[0]
-	for name, content := range parts {
-		r.must(os.WriteFile(filepath.Join(r.to, name), content, 0o600))
+	for _, s := range all[:5] {
+		write(s.name, parts[s.name])
 	}
-	r.must(os.WriteFile(filepath.Join(r.to, merged.name), nil, 0o600))
-	r.must(r.mergeOld(t.Context(), time.Now()))
-	if _, _, err := r.archive.check(t.Context(), merged); err != nil || len(r.segments()) != 3 {
-		t.Errorf("%d segments, %v; want 3, and the first whole", len(r.segments()), err)
-	}
+	write(merged.name, nil)
+	wantDamage(merged.name, 7)
 }
 
 // TestDamageNeedsBackup damages a segment: a backup becomes due, and no second one after a restart.
@@ -626,6 +638,9 @@ func TestDamageNeedsBackup(t *testing.T) {
 		r.create(1)
 		r.ship()
 	}
+	r.must(r.engine.Close())
+	r.serve(r.config.DB) // which has to read the segments
+	r.ship()
 	r.must(os.WriteFile(filepath.Join(r.to, r.segments()[0].name), nil, 0o600))
 	merge := func() {
 		t.Helper()
@@ -728,25 +743,6 @@ func TestRetentionOfSegments(t *testing.T) {
 	}
 }
 
-// TestMergeForks merges the segments of two stores that continue the same backup at the same time.
-func TestMergeForks(t *testing.T) {
-	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	begin := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
-	for fork := range 2 {
-		var groups [][]time.Time
-		for second := range 5 {
-			groups = append(groups, []time.Time{begin.Add(time.Duration(fork+2*second) * time.Second)})
-		}
-		r.forge(groups...)
-	}
-	r.must(r.mergeOld(t.Context(), time.Now()))
-	if all := r.segments(); len(all) != 2 || all[0].Last != all[1].Last {
-		t.Errorf("segments %+v, want one for each store", all)
-	}
-}
-
 // TestClockWasAhead detects a missing segment although the clock was a day ahead when the backup was made.
 func TestClockWasAhead(t *testing.T) {
 	t.Parallel()
@@ -764,7 +760,7 @@ func TestClockWasAhead(t *testing.T) {
 	r.wantRestored(r.segments()[0].To, 1) // as the error says
 	r.must(os.Remove(filepath.Join(r.to, r.segments()[0].name)))
 	r.wantError(time.Time{}, missingText)
-	r.wantRestored(ahead, 0)
+	r.wantRestored(until(r.contents().bases[0].Manifest), 0) // as that says
 }
 
 // hooked is a destination that calls before a list of segments, and before a file is opened.
@@ -830,19 +826,20 @@ func TestOverlap(t *testing.T) {
 		previous, commits, err := r.engine.Journal(t.Context(), first+from-1, 1<<20)
 		r.must(err)
 		var e journal.Encoder
-		s, content, err := e.Encode(r.store, previous, commits[:to-from+1])
+		s, content, err := e.Encode(r.store, r.ownTimeline(), previous, commits[:to-from+1])
 		r.must(err)
 		r.must(r.Service.to.put(t.Context(), s.Name(r.names.segmentPrefix()), content))
 	}
 	r.create(5)
 	put(1, 2)
 	put(3, 5)
+	r.copier.setCopied(first+5, journal.History{})
 	r.next()
 	r.backup()
 	r.create(5)
 	h := r.interpose()
 	h.before = func(name string) {
-		if name != r.names.segmentPrefix() {
+		if name == r.names.segmentPrefix() {
 			h.before = nil
 			put(3, 10)
 		}
@@ -876,7 +873,7 @@ func TestMergeDuringRestore(t *testing.T) {
 			h.before = saved
 		}
 	}
-	got, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), time.Time{}, false, nil)
+	got, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), Point{}, false, nil)
 	if err != nil || got.Plants != 6 {
 		t.Errorf("restored %d plants, %v, want 6", got.Plants, err)
 	}
@@ -899,7 +896,7 @@ func TestRemovedDuringRestore(t *testing.T) {
 			r.must(os.Remove(removed))
 		}
 	}
-	_, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), time.Time{}, false, nil)
+	_, err := r.archive.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), Point{}, false, nil)
 	if err == nil || !strings.Contains(err.Error(), missingText) {
 		t.Errorf("restore: %v, want an error with %q", err, missingText)
 	}
@@ -916,7 +913,7 @@ func TestDamagedStore(t *testing.T) {
 	r.ship()
 	newer := r.names.nameAt(time.Now().Add(time.Second), scheduledEnd)
 	progress := func(string) backupfile.Progress { return func(int64, int64) {} }
-	m, err := r.Service.to.make(t.Context(), r.config.DB, newer, progress)
+	m, err := r.Service.to.make(t.Context(), r.config.DB, newer, r.ownTimeline(), progress)
 	r.must(err)
 
 	backup := filepath.Join(r.to, newer)
@@ -938,7 +935,7 @@ func TestDamagedStore(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "p.db") // with the same damage
 	r.must(os.WriteFile(store, damaged, 0o600))
 	newest := r.names.nameAt(time.Now().Add(2*time.Second), scheduledEnd)
-	_, err = r.Service.to.make(t.Context(), store, newest, progress)
+	_, err = r.Service.to.make(t.Context(), store, newest, r.ownTimeline(), progress)
 	want := fmt.Sprintf("the store is damaged: plant %d does not match its digest; no backup was made", r.ids[1])
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("backup of a damaged store: %v, want %s", err, want)

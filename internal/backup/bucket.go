@@ -27,9 +27,9 @@ func (b *bucket) location(name string) string {
 }
 
 func (b *bucket) make(
-	ctx context.Context, db, name string, progress func(step string) backupfile.Progress,
+	ctx context.Context, db, name, timeline string, progress func(step string) backupfile.Progress,
 ) (backupfile.Manifest, error) {
-	return b.object(name).Make(ctx, db, b.scratch, progress)
+	return b.object(name).Make(ctx, db, timeline, b.scratch, progress)
 }
 
 func (b *bucket) clean(
@@ -74,8 +74,12 @@ func (b *bucket) put(ctx context.Context, name string, content []byte) error {
 	return b.Put(ctx, b.at.Join(name).Key, content)
 }
 
-func (b *bucket) delete(ctx context.Context, name string) error {
-	return b.Bucket.Remove(ctx, b.at.Join(name).Key)
+func (b *bucket) delete(ctx context.Context, names ...string) error {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = b.at.Join(name).Key
+	}
+	return b.Remove(ctx, keys...)
 }
 
 func (b *bucket) verify(

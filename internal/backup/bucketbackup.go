@@ -37,12 +37,12 @@ func (o *Object) String() string { return o.at.String() }
 
 func (o *Object) manifestKey() string { return o.at.Key + backupfile.ManifestSuffix }
 
-// Make copies the store at db, which may be served, to the object, which must not exist. It first copies the store to a
+// Make copies the store at db, which may be served, to the object, which must not exist; its manifest has the timeline. It first copies the store to a
 // temporary file in the directory scratch, because the WAL grows until the end of the copy. progress returns the
 // progress of a step: "copy" in pages, and "upload" in bytes. After an error there is no object, unless the server does
 // not respond; then the object or its manifest may be stored. The manifest is the zero value if nothing was copied.
 func (o *Object) Make(
-	ctx context.Context, db, scratch string, progress func(step string) backupfile.Progress,
+	ctx context.Context, db, timeline, scratch string, progress func(step string) backupfile.Progress,
 ) (m backupfile.Manifest, err error) {
 	if err := o.prepare(ctx); err != nil {
 		return m, err
@@ -60,7 +60,7 @@ func (o *Object) Make(
 	}
 	defer f.Close()
 	err = o.bucket.Upload(ctx, o.at.Key, f, m.Bytes, progress("upload"), func(sum string) error {
-		m.SHA256 = sum
+		m.SHA256, m.Timeline = sum, timeline
 		text, err := m.Text()
 		if err != nil {
 			return err

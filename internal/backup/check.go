@@ -31,9 +31,18 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	path := filepath.Join(s.scratch, "restored.db")
 	progress := s.steps(j)
 	err = retryMissing(func() error {
-		steps, err := s.archive.stepsAfter(s.ctx, b, time.Time{})
+		c, err := s.archive.contentsWith(s.ctx, []Backup{b})
+		if err != nil {
+			return err
+		}
+		p, err := c.plan(b.Manifest.Timeline, time.Time{})
+		if current, _ := c.current(); err == nil && current != p.timeline { // an older timeline may lead to the owner's
+			if q, err := c.plan(current, time.Time{}); err == nil {
+				p = q
+			}
+		}
 		if err == nil {
-			_, err = s.archive.restore(s.ctx, b, steps, path, time.Time{}, false, progress("restore"))
+			_, err = s.archive.restore(s.ctx, p, path, false, progress("restore"))
 		}
 		return err
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +18,8 @@ type copier struct {
 	service *Service
 	encoder journal.Encoder
 
-	due chan struct{} // holds a value when Sync waits for a round
+	unowned bool          // a segment was stored since the owner was read
+	due     chan struct{} // holds a value when Sync waits for a round
 
 	mu        sync.Mutex      // guards the fields below; run may read commits and history without it
 	known     bool            // commits and history are known
@@ -44,7 +44,7 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 		return nil, err
 	}
 	checked := time.Now()
-	if len(oldest) > 0 {
+	if len(oldest) > 0 && oldest[0].At.Before(checked) {
 		checked = oldest[0].At
 	}
 	c := &copier{
@@ -95,20 +95,21 @@ const (
 // run copies commits until Close, and then what is left.
 func (c *copier) run() {
 	s := c.service
-	for s.ctx.Err() == nil {
+	for s.ctx.Err() == nil && s.Fault() == nil {
 		due, wait := c.due, s.config.Lag/commitsPerLag
 		if err := c.round(s.ctx); err != nil {
 			due, wait = nil, max(wait, shipRetry)
 		}
 		select {
 		case <-s.ctx.Done():
+		case <-s.fencing:
 		case <-due:
 		case <-time.After(wait):
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shipAtEndMax)
 	defer cancel()
-	_ = c.round(ctx) // what is missing stays in the journal
+	_ = c.round(ctx) // what is missing stays in the journal; a fenced server still adds to its own timeline
 }
 
 // round copies the commits that are made now.
@@ -138,6 +139,9 @@ func (s *Service) Sync(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for round := c.begun + 1; c.succeeded < round; {
+		if err := s.Fault(); err != nil {
+			return err
+		}
 		if c.ended >= round {
 			return c.fault
 		}
@@ -150,6 +154,7 @@ func (s *Service) Sync(ctx context.Context) error {
 		var err error
 		select {
 		case <-next:
+		case <-s.fencing:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -187,7 +192,7 @@ func (c *copier) report(err error) {
 
 // ship copies the commits of the journal that the destination lacks.
 func (c *copier) ship(ctx context.Context) error {
-	if !c.known { // only this goroutine sets it
+	if !c.known || c.service.ownTimeline() == "" { // only this goroutine sets known
 		if err := c.start(ctx); err != nil {
 			return err
 		}
@@ -200,6 +205,9 @@ func (c *copier) ship(ctx context.Context) error {
 	for err == nil && c.commits < newest {
 		err = c.shipSegment(ctx)
 	}
+	if err == nil && c.unowned { // before anything is acknowledged because of the segments
+		err = c.checkOwner(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -211,6 +219,19 @@ func (c *copier) ship(ctx context.Context) error {
 		c.checked = now
 	}
 	return nil
+}
+
+// checkOwner returns an error unless this server is still the owner. If somebody has removed the object with the owner,
+// the next round claims the destination again.
+func (c *copier) checkOwner(ctx context.Context) error {
+	err := c.service.checkOwner(ctx)
+	if errors.Is(err, errNoOwner) {
+		c.mu.Lock()
+		c.known = false
+		c.mu.Unlock()
+	}
+	c.unowned = err != nil
+	return err
 }
 
 // shipSegment copies the next commits in a segment.
@@ -229,23 +250,26 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	if commits[0].Number != c.commits+1 || previous != c.history { // the journal was full
 		s.needBackup(commits[0].Number - 1)
 	}
-	described, content, err := c.encoder.Encode(s.store, previous, commits)
+	described, content, err := c.encoder.Encode(s.store, s.ownTimeline(), previous, commits)
 	if err != nil {
 		return err
 	}
-	if err := s.to.put(ctx, described.Name(s.names.segmentPrefix()), content); err != nil {
+	name := described.Name(s.names.segmentPrefix())
+	if err := s.to.put(ctx, name, content); err != nil {
 		return fmt.Errorf("store a segment: %w", err)
 	}
+	s.recent.add(name, content)
+	c.unowned = true
 	c.setCopied(described.Last, journal.ParseHistory(described.After))
 	s.config.Engine.TrimJournal(c.commits)
 	return nil
 }
 
-// start finds the last commit that the destination has: the end of a segment that the history of the store contains.
-// If no backup and segments lead to it, a new backup is needed.
+// start makes this server the owner, and finds the last commit of its timeline in the destination in the history of the
+// store. If the journal does not lead to it, or no backup and segments do, a new backup is needed.
 func (c *copier) start(ctx context.Context) error {
 	s := c.service
-	g, err := s.graph(ctx)
+	owned, err := s.ensureOwner(ctx)
 	if err != nil {
 		return err
 	}
@@ -253,12 +277,9 @@ func (c *copier) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hasBackup := false // in the part of the history that no segment has
 	visit := func(after int64, h journal.History) (more bool) {
 		commits, history = after, h
-		e := end{after, h.Short()}
-		hasBackup = hasBackup || g.isBackup(e)
-		return !g.known[e]
+		return after > owned.last
 	}
 	if visit(commits, history) {
 		err = s.config.Engine.JournalEnds(ctx, func(number int64, previous journal.History) bool {
@@ -268,21 +289,16 @@ func (c *copier) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all, err := s.contents(ctx)
+	if err != nil {
+		return err
+	}
+	continues := commits == owned.last && (owned.history == "" || owned.history == history.Short())
 	c.setCopied(commits, history)
-	if !hasBackup && !g.leads(end{commits, history.Short()}) {
+	if !continues || !all.leads(owned.timeline, commits) {
 		s.needBackup(commits)
 	}
 	return nil
-}
-
-// graph returns the graph of the complete backups of the store and of the segments.
-func (s *Service) graph(ctx context.Context) (*graph, error) {
-	all, err := s.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil })
-	return s.archive.graphOf(ctx, all)
 }
 
 // setCopied sets the last commit that the destination has.
@@ -293,8 +309,8 @@ func (c *copier) setCopied(commits int64, history journal.History) {
 }
 
 // copied returns the last commit that the destination has; known is false before the start.
-func (c *copier) copied() (at end, known bool) {
+func (c *copier) copied() (commits int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return end{c.commits, c.history.Short()}, c.known
+	return c.commits, c.known
 }

@@ -14,8 +14,8 @@ type destination interface {
 	// location returns the path or the URL of a backup, and of the destination for an empty name.
 	location(name string) string
 
-	// make copies the store at db to a new backup, which appears complete, after its manifest.
-	make(ctx context.Context, db, name string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
+	// make copies the store at db to a new backup, which appears complete, after its manifest. That has the timeline.
+	make(ctx context.Context, db, name, timeline string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
 
 	// clean removes the parts that killed servers have left of backups whose names begin with prefix and are ours, and
 	// returns their names. No backup may be in progress.
@@ -38,8 +38,8 @@ type destination interface {
 	// put stores a file, which appears complete. It replaces a file with the same name.
 	put(ctx context.Context, name string, content []byte) error
 
-	// delete removes a file. A missing one is not an error.
-	delete(ctx context.Context, name string) error
+	// delete removes files. A missing one is not an error.
+	delete(ctx context.Context, names ...string) error
 
 	// verify reads a whole backup and returns its damage.
 	verify(ctx context.Context, name string, progress func(step string) backupfile.Progress) (faults []string, err error)

@@ -35,9 +35,9 @@ func (d *directory) freeBytes() float64 {
 func (d *directory) location(name string) string { return filepath.Join(d.path, name) }
 
 func (d *directory) make(
-	ctx context.Context, db, name string, progress func(step string) backupfile.Progress,
+	ctx context.Context, db, name, timeline string, progress func(step string) backupfile.Progress,
 ) (backupfile.Manifest, error) {
-	return backupfile.Backup(ctx, db, d.location(name), progress("copy"))
+	return backupfile.Backup(ctx, db, d.location(name), timeline, progress("copy"))
 }
 
 func (d *directory) clean(
@@ -84,12 +84,13 @@ func (d *directory) put(_ context.Context, name string, content []byte) error {
 	return safefile.Write(d.location(name), content, true)
 }
 
-func (d *directory) delete(_ context.Context, name string) error {
-	err := d.removeFile(d.location(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func (d *directory) delete(_ context.Context, names ...string) error {
+	for _, name := range names {
+		if err := d.removeFile(d.location(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func (d *directory) verify(

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/sqlite/journal"
 )
 
 // To keep the number of objects small, the server first merges the segments of each minute, and later those of each
 // hour. A merged segment still has every commit and its time.
-const mergedBytes = 16 << 20 // of a merged segment
+const (
+	mergedBytes = 16 << 20 // of a merged segment
+	unmergedMax = 256      // segments that stay whatever their times are
+)
 
 // shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are
 // hundreds of segments in a second.
@@ -37,97 +43,137 @@ func (s *Service) mergeSegments() {
 	}
 }
 
-// mergeOld merges the segments that are old enough at a time. A damaged segment does not keep others from being merged.
+// mergeOld merges the segments of the own timeline that are old enough at a time. A damaged segment does not keep others
+// from being merged. Only the owner merges, and it leaves other timelines as they are, because their owner may do so too.
 func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	at, known := s.copier.copied() // before the list, which may lack later segments
-	g, err := s.graph(ctx)
+	if !known {
+		return nil
+	}
+	if err := s.checkOwner(ctx); err != nil {
+		return err
+	}
+	c, err := s.contents(ctx)
 	if err != nil {
 		return err
 	}
-	if known && !g.leads(at) { // somebody has removed backups or segments
-		s.needBackup(at.commits)
+	id := s.ownTimeline()
+	if !c.leads(id, at) { // somebody has removed backups or segments
+		s.needBackup(at)
 	}
 	var errs []error
-	done := map[string]bool{}
 	var encoder journal.Encoder
-	for _, first := range g.all {
-		if done[first.name] {
-			continue
-		}
-		group := g.mergeable(first, done, now, s.shortestMerge())
-		for _, m := range group {
-			done[m.name] = true
-		}
+	for all := c.segments[id]; len(all) > 0; {
+		group, covered := mergeable(all, now, s.shortestMerge())
+		all = all[len(group)+len(covered):]
 		if len(group) > 1 {
-			errs = append(errs, s.merge(ctx, &encoder, g, group))
+			errs = append(errs, s.merge(ctx, &encoder, c, group, covered))
+		} else if len(covered) > 0 {
+			errs = append(errs, s.removeCovered(ctx, c, group[0], covered))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// mergeable returns a segment and those after it that one segment can replace: they are from the same hour, minute, or
-// shorter time, which ended as long ago, and not done yet.
-func (g *graph) mergeable(first segment, done map[string]bool, now time.Time, shortest time.Duration) []segment {
+// mergeable returns the first segments of a list that one segment can replace: they follow each other, and are from the
+// same hour, minute, or shorter time, which ended as long ago. covered are those whose commits another one of them has:
+// a killed server has left them.
+func mergeable(all []segment, now time.Time, shortest time.Duration) (group, covered []segment) {
+	first := all[0]
 	span := time.Duration(0)
+	if len(all) > unmergedMax { // such as after the clock was set back
+		span = shortest
+	}
 	for _, longer := range []time.Duration{shortest, time.Minute, time.Hour} {
 		if now.Sub(first.To.Truncate(longer)) >= 2*longer {
 			span = longer
 		}
 	}
-	group, bytes := []segment{first}, first.bytes
-	for last := first; span > 0; group = append(group, last) {
-		after := slices.DeleteFunc(slices.Clone(g.next[endOf(last)]), func(s segment) bool {
-			return done[s.name] || startOf(s) != endOf(last) || !s.To.Truncate(span).Equal(first.To.Truncate(span))
-		})
-		if len(after) == 0 || bytes+after[0].bytes > mergedBytes {
-			break
+	bytes := int64(0)
+	for _, s := range all {
+		switch n := len(group); {
+		case n > 0 && s.Last <= group[n-1].Last:
+			covered = append(covered, s)
+			continue
+		case n > 0 && (span == 0 || s.First != group[n-1].Last+1 || bytes+s.bytes > mergedBytes ||
+			!s.To.Truncate(span).Equal(first.To.Truncate(span))):
+			return group, covered
 		}
-		last = after[0]
-		bytes += last.bytes
+		group = append(group, s)
+		bytes += s.bytes
 	}
-	return group
+	return group, covered
 }
 
-// merge replaces segments by one. It removes them after that is stored, so each commit is in the destination at any
-// time. A killed server may leave some of them, which it merges again: a restore works with both.
-func (s *Service) merge(ctx context.Context, encoder *journal.Encoder, in *graph, group []segment) error {
+// removeCovered removes segments whose commits another one has.
+func (s *Service) removeCovered(ctx context.Context, in *contents, by segment, covered []segment) error {
+	if _, _, err := s.archive.check(ctx, by); err != nil {
+		return s.bypass(in, by, err)
+	}
+	return s.deleteSegments(ctx, covered)
+}
+
+// merge replaces segments by one, and removes those that they cover. It removes them after that is stored and was read
+// back, so each commit is in the destination at any time. A killed server may leave some of them, which the next one
+// removes: a restore works with both.
+func (s *Service) merge(
+	ctx context.Context, encoder *journal.Encoder, in *contents, group, covered []segment,
+) error {
 	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
+	read, errRead := errgroup.WithContext(ctx)
+	read.SetLimit(readsAtOnce)
 	for i, g := range group {
-		var err error
-		if segments[i], contents[i], err = s.archive.check(ctx, g); err != nil {
-			if errors.Is(err, journal.ErrDamaged) {
-				s.bypass(in, g)
+		read.Go(func() (err error) {
+			content, ok := s.recent.get(g.name)
+			if ok {
+				segments[i], err = journal.ReadHeader(content)
+				contents[i] = content
+				return err
 			}
-			return fmt.Errorf("%s: %w", s.to.location(g.name), err)
-		}
+			if segments[i], contents[i], err = s.archive.check(errRead, g); err != nil {
+				return s.bypass(in, g, err)
+			}
+			return nil
+		})
+	}
+	if err := read.Wait(); err != nil {
+		return err
 	}
 	merged, content, err := encoder.Merge(segments, contents)
 	if err != nil {
 		return fmt.Errorf("merge %s and the segments after it: %w", s.to.location(group[0].name), err)
 	}
-	if err := s.to.put(ctx, merged.Name(s.names.segmentPrefix()), content); err != nil {
+	name := merged.Name(s.names.segmentPrefix())
+	if err := s.to.put(ctx, name, content); err != nil {
 		return err
 	}
-	return s.deleteSegments(ctx, group)
+	if _, _, err := s.archive.check(ctx, segment{merged, name, int64(len(content))}); err != nil {
+		return err
+	}
+	return s.deleteSegments(ctx, append(group, covered...))
 }
 
-// bypass makes a backup due because of a damaged segment, unless there is one after it: a restore that begins with that
-// needs no segment before it.
-func (s *Service) bypass(in *graph, damaged segment) {
-	later := func(b Backup) bool { return b.Manifest.Commits >= damaged.Last }
-	if at, known := s.copier.copied(); known && !slices.ContainsFunc(in.bases, later) {
-		s.needBackup(at.commits)
+// readsAtOnce is the number of segments that are read at the same time.
+const readsAtOnce = 8
+
+// bypass returns the error of reading a segment. If the segment is damaged, it makes a backup due, unless there is one
+// after it: a restore that begins with that needs no segment before it.
+func (s *Service) bypass(in *contents, of segment, err error) error {
+	later := func(b Backup) bool { return b.Manifest.Timeline == of.Timeline && b.Manifest.Commits >= of.Last }
+	if at, _ := s.copier.copied(); errors.Is(err, journal.ErrDamaged) && !slices.ContainsFunc(in.bases, later) {
+		s.needBackup(at)
 	}
+	return err
 }
 
 // deleteSegments removes segments.
 func (s *Service) deleteSegments(ctx context.Context, old []segment) error {
-	for _, g := range old {
-		if err := s.to.delete(ctx, g.name); err != nil {
-			return err
-		}
+	names := make([]string, len(old))
+	for i, g := range old {
+		names[i] = g.name
+		s.recent.forget(g.name)
 	}
-	return nil
+	return s.to.delete(ctx, names...)
 }
 
 // removeOldSegments removes the segments that end before all scheduled backups, whole or not and also of another
@@ -146,14 +192,33 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 			commits = min(commits, b.Manifest.Commits)
 		}
 	}
-	all, err := listSegments(ctx, s.to, s.names)
+	c, err := s.contents(ctx)
 	if err != nil {
 		return err
 	}
-	kept := keptSince(files)
-	return s.deleteSegments(ctx, slices.DeleteFunc(all, func(g segment) bool {
-		return !g.To.Before(kept) || g.Last > commits // whose clock was set back
-	}))
+	kept, current := keptSince(files), s.ownTimeline()
+	line := c.line(current)
+	var old []segment
+	for id, all := range c.segments {
+		leads := slices.ContainsFunc(line, func(part stretch) bool { return part.timeline == id })
+		for _, g := range all {
+			if g.To.Before(kept) && !(leads && g.Last > commits) { // else the clock was ahead at the time of the backup
+				old = append(old, g)
+			}
+		}
+	}
+	if err := s.deleteSegments(ctx, old); err != nil {
+		return err
+	}
+	for id, t := range c.timelines { // that were not the current ones at any time that is kept
+		ended := func(next timeline) bool { return next.Since.After(t.Since) && next.Since.Before(kept) }
+		if id != current && !c.isUsed(id) && slices.ContainsFunc(slices.Collect(maps.Values(c.timelines)), ended) {
+			if err := s.to.delete(ctx, s.names.timelineName(id)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // keptSince returns the time since which retention keeps segments.

@@ -133,8 +133,7 @@ func (s *Service) makeScheduled(started time.Time) error {
 
 // make makes the backup of a job and logs the result.
 func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error) {
-	s.clean()
-	m, err := s.to.make(s.ctx, s.config.DB, job.Backup, s.steps(job))
+	m, err := s.makeOwned(job)
 	file := s.to.location(job.Backup)
 	switch {
 	case s.ctx.Err() != nil:
@@ -148,6 +147,16 @@ func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error)
 			"took_us", time.Since(started).Microseconds())
 	}
 	return m, err
+}
+
+// makeOwned makes the backup of a job if this server is the owner.
+func (s *Service) makeOwned(job *Job) (m backupfile.Manifest, err error) {
+	owned, err := s.stillOwner(s.ctx)
+	if err != nil {
+		return m, err
+	}
+	s.clean()
+	return s.to.make(s.ctx, s.config.DB, job.Backup, owned.timeline, s.steps(job))
 }
 
 // clean removes the parts of unfinished backups of a killed server or an unreachable destination.
@@ -168,7 +177,11 @@ func (s *Service) clean() {
 // removeOld removes all but the newest complete scheduled backups. It skips a backup that a job uses: the retention
 // after the next backup removes it.
 func (s *Service) removeOld() {
-	old, err := s.scheduled()
+	_, err := s.stillOwner(s.ctx)
+	var old []Backup
+	if err == nil {
+		old, err = s.scheduled()
+	}
 	if err != nil {
 		s.reportNotRemoved(s.to.location(""), err)
 		return

@@ -95,7 +95,7 @@ func (r *rig) nameAt(d time.Duration) string {
 // copyAs makes a complete backup with a name in the directory.
 func (r *rig) copyAs(name string) {
 	r.t.Helper()
-	if _, err := backupfile.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), nil); err != nil {
+	if _, err := backupfile.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), "", nil); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -126,7 +126,7 @@ func (r *rig) want(when string, files, log []string, last time.Time, failed, not
 	}
 	var names []string
 	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), backupfile.ManifestSuffix) {
+		if name := entry.Name(); !strings.HasSuffix(name, backupfile.ManifestSuffix) && !strings.HasPrefix(name, "p.") {
 			names = append(names, entry.Name())
 		}
 	}
@@ -290,26 +290,22 @@ func TestScheduleRetries(t *testing.T) {
 	})
 }
 
-// TestScheduleOtherStore tests that a server ignores and keeps the backups of another store of the same name in the
-// same directory.
+// TestScheduleOtherStore tests that a server refuses a directory with the backups of another store of the same name.
 func TestScheduleOtherStore(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r, other := newRig(t), newRig(t)
-		other.dir = r.dir // of its copies
-		names := []string{r.nameAt(-3 * time.Minute), r.nameAt(-2 * time.Minute), r.nameAt(-time.Minute)}
-		for _, name := range names {
-			other.copyAs(name)
-		}
-		var log []string
-		for _, name := range names {
-			log = append(log, "WARN ignored a file in the backup directory "+name+
-				": it is a backup of another store; use a --backup-dir for each store")
-		}
-		name := r.nameAt(0)
-		r.start()
-		r.want("at once", append(names, name), append(log, "INFO backup made "+name), time.Now(), 0, 0)
-	})
+	r, other := newRig(t), newRig(t)
+	other.dir = r.dir // of its copies
+	names := []string{r.nameAt(-3 * time.Minute), r.nameAt(-2 * time.Minute), r.nameAt(-time.Minute)}
+	for _, name := range names {
+		other.copyAs(name)
+	}
+	err := r.Claim(t.Context())
+	if _, owned := errors.AsType[*OwnedError](err); !owned || !strings.Contains(err.Error(), "another store") {
+		t.Errorf("claim: %v", err)
+	}
+	if all, err := os.ReadDir(r.dir); err != nil || len(all) != 2*len(names) {
+		t.Errorf("the directory has %v, %v", all, err)
+	}
 }
 
 // TestScheduleKeepsManifest tests that a backup that cannot be removed keeps its manifest, which a restore needs.

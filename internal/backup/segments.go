@@ -1,11 +1,9 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"plantstore/internal/sqlite/journal"
 )
@@ -16,20 +14,6 @@ type segment struct {
 
 	name  string
 	bytes int64
-}
-
-// listSegments returns the segments of a series, sorted by their first commits, the longest first.
-func listSegments(ctx context.Context, to destination, names series) (all []segment, err error) {
-	files, err := to.list(ctx, names.segmentPrefix())
-	for _, f := range files {
-		if s, ok := journal.ParseName(names.segmentPrefix(), f.name); ok {
-			all = append(all, segment{s, f.name, f.bytes})
-		}
-	}
-	slices.SortFunc(all, func(a, b segment) int {
-		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
-	})
-	return all, err
 }
 
 // segmentBytesMax bounds the content of a segment that is read. A segment has about shipBytes or mergedBytes, unless

@@ -26,6 +26,7 @@ import (
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
 )
 
 // The errors of the operations. All others come from the destination.
@@ -48,6 +49,9 @@ type Config struct {
 	Sync        bool           // Sync is used; needs Lag
 	Lag         time.Duration  // time within which the destination gets each commit; 0: only backups are made
 
+	TakeOver       []string // timelines of other servers that this one may take over
+	RestoreMissing bool     // a store that was just restored may take over any
+
 	By      audit.Origin      // of the entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
 	Log     *slog.Logger
@@ -60,7 +64,10 @@ type Service struct {
 	config  Config
 	to      destination
 	names   series
+	path    string // of the store, without links
 	store   string // identity of the store in its manifests
+	session string // of this process as the owner of the destination
+	host    string
 	scratch string // directory of a drill
 
 	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
@@ -81,7 +88,13 @@ type Service struct {
 	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 
+	claiming chan struct{} // holds an element while ensureOwner runs
+	own      *ownership    // nil: none yet; guarded by mu
+	fault    error         // why this server is not the owner any more; guarded by mu
+	fencing  chan struct{} // closed when fault is set
+
 	archive *Archive
+	recent  recent
 	copier  *copier       // nil: only backups are made
 	wake    chan struct{} // holds a value when needed was set
 
@@ -95,6 +108,28 @@ type Service struct {
 // New returns a service for a destination. Start starts its schedule; the caller ends it with Close. New reads the
 // identity of the store, and uses neither the directory nor the network.
 func New(c Config) (*Service, error) {
+	s, err := newService(c)
+	if err != nil {
+		return nil, err
+	}
+	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
+	if d, ok := s.to.(*directory); ok {
+		c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_backup_disk_free_bytes",
+			Help: "Free bytes of the file system of the backup directory.",
+		}, d.freeBytes))
+	}
+	if c.Lag == 0 {
+		return s, nil
+	}
+	if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
+		return nil, err
+	}
+	s.copier, err = newCopier(s, c.Metrics)
+	return s, err
+}
+
+func newService(c Config) (*Service, error) {
 	to, err := newDestination(c)
 	if err != nil {
 		return nil, err
@@ -109,7 +144,8 @@ func New(c Config) (*Service, error) {
 	}
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
-		config: c, to: to, names: seriesOf(c.DB), store: store,
+		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB), store: store,
+		session: newID(), host: hostname(), claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
@@ -129,21 +165,7 @@ func New(c Config) (*Service, error) {
 		}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
-	if d, ok := to.(*directory); ok {
-		c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_backup_disk_free_bytes",
-			Help: "Free bytes of the file system of the backup directory.",
-		}, d.freeBytes))
-	}
-	if c.Lag == 0 {
-		return s, nil
-	}
-	if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
-		return nil, err
-	}
-	s.copier, err = newCopier(s, c.Metrics)
-	return s, err
+	return s, nil
 }
 
 // Start starts the schedule and the copy of the commits. A backup is due at once if the destination has none.
@@ -191,28 +213,6 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 		}
 	}
 	return all, ctx.Err() // which is the fault of backups whose manifests were not read
-}
-
-// CheckStore returns an error if the destination has complete backups, and all of them are of another store: those of
-// this one would be mixed with them. It returns nil if the destination does not respond.
-func (s *Service) CheckStore(ctx context.Context) error {
-	all, err := s.List(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // the schedule logs it
-	}
-	foreign := ""
-	for _, b := range all {
-		if b.Fault == nil {
-			return nil
-		}
-		if errors.Is(b.Fault, errOtherStore) {
-			foreign = b.Location
-		}
-	}
-	if foreign == "" {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", foreign, errOtherStore)
 }
 
 // Newest returns the newest complete backup of the store, and ErrNotFound without one. It returns any other error if it

@@ -118,7 +118,7 @@ func testService(t *testing.T, r *rig, lastOfBackup, lastOfVerify string) {
 	if err := r.Delete(t.Context(), name, admin); err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(r.dir, "p-*")); err != nil || len(left) > 0 {
 		t.Errorf("left after Delete: %v, %v", left, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(r.config.Scratch, ".*")); err != nil || len(left) > 0 {
@@ -447,15 +447,13 @@ func TestRetentionKeepsManual(t *testing.T) {
 			r.advance(time.Hour)
 		}
 		scheduled = append(scheduled, r.nameAt(0))
-		entries, err := os.ReadDir(r.dir)
+		files, err := filepath.Glob(filepath.Join(r.dir, "p-*.db"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, e := range entries {
-			if !strings.HasSuffix(e.Name(), backupfile.ManifestSuffix) {
-				got = append(got, e.Name())
-			}
+		for _, file := range files {
+			got = append(got, filepath.Base(file))
 		}
 		want := slices.Sorted(slices.Values(append(manual, scheduled[3:]...)))
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -23,7 +23,8 @@ type Backup struct {
 	Lag   time.Duration // 0: only backups
 	Sync  bool          // acknowledge a plant after its commit is copied
 
-	RestoreMissing bool // restore a store that does not exist
+	RestoreMissing bool     // restore a store that does not exist
+	TakeOver       []string // timelines of other servers that this one may take over
 
 	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
 	VirtualHost  bool
@@ -78,6 +79,8 @@ func (b *Backup) check(s *Settings) error {
 	switch {
 	case b.RestoreMissing && b.Dir == "":
 		return s.Fault("restore-missing", "set backup-dir too, from which the store is restored")
+	case len(b.TakeOver) > 0 && b.Dir == "":
+		return s.Fault("take-over", "set backup-dir too, which this server takes over")
 	case b.Sync && b.Dir == "":
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/acme"
+	"plantstore/internal/backup"
 	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
 )
@@ -121,6 +122,10 @@ func (s *Settings) storeGroups() []Group {
 			{
 				"restore-missing", toggle(&s.Backup.RestoreMissing), "",
 				"restore a store that does not exist from the backup directory, before the start",
+			},
+			{
+				"take-over", list(&s.Backup.TakeOver, backup.CheckTimeline), "",
+				"take the backup directory over from the server with these `timelines`",
 			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
 			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,32 +27,53 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	if s.Backup.Dir == "" {
 		return nil
 	}
-	bucket := s.Backup.S3Config(v.Env)
-	if backup.IsBucket(s.Backup.Dir) && config.SendsInTheClear(bucket.Endpoint) {
+	c := v.backupConfig()
+	if backup.IsBucket(s.Backup.Dir) && config.SendsInTheClear(c.S3.Endpoint) {
 		v.log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
-			"endpoint", bucket.Endpoint)
+			"endpoint", c.S3.Endpoint)
 	}
-	v.backups, err = backup.New(backup.Config{
-		DB: s.DB.Path, Destination: s.Backup.Dir, S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
-		Every: s.Backup.Every, Keep: s.Backup.Keep, Engine: file, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
-		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
-	})
-	if err != nil { // check has found the usage errors
+	c.Engine, c.Record, c.Metrics = file, v.audit.Record, v.metrics
+	if v.backups, err = backup.New(c); err != nil { // check has found the usage errors
 		return fmt.Errorf("open the backups: %w", err)
 	}
-	const listTimeMax = 5 * time.Second // the server must start while a bucket is away
-	listed, cancel := context.WithTimeout(ctx, listTimeMax)
+	v.onClose(v.backups.Close)
+	const claimMax = 5 * time.Second // an owner must start while a bucket is away
+	claiming, cancel := context.WithTimeout(ctx, claimMax)
 	defer cancel()
-	if err := v.backups.CheckStore(listed); err != nil {
-		return s.Fault("backup-dir", "%w; to restore a store that was lost, move %s and the files beside it away, "+
-			"and use --restore-missing", err, s.DB.Path)
+	if err := v.backups.Claim(claiming); err != nil {
+		return v.refused(err)
 	}
 	if v.copied != nil {
 		v.copied.backups = v.backups
 	}
 	v.onStart(func(context.Context) { v.backups.Start() })
-	v.onClose(v.backups.Close)
 	return nil
+}
+
+// backupConfig returns the configuration of the backups, as far as the settings have it.
+func (v *instance) backupConfig() backup.Config {
+	s := v.Settings
+	return backup.Config{
+		DB: s.DB.Path, Destination: s.Backup.Dir, S3: s.Backup.S3Config(v.Env), Scratch: v.Env.ScratchDir(s.DB.Path),
+		Every: s.Backup.Every, Keep: s.Backup.Keep, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
+		TakeOver: s.Backup.TakeOver, RestoreMissing: s.Backup.RestoreMissing, By: v.By, Log: v.log,
+	}
+}
+
+// refused returns the error of a server that does not own the destination of its backups.
+func (v *instance) refused(err error) error {
+	if _, owned := errors.AsType[*backup.OwnedError](err); owned {
+		return v.Settings.Fault("backup-dir", "%w", err)
+	}
+	return fmt.Errorf("claim the destination of the backups: %w", err)
+}
+
+// fenced returns a channel that is closed when another server owns the destination of the backups; nil: there is none.
+func (v *instance) fenced() <-chan struct{} {
+	if v.backups == nil {
+		return nil
+	}
+	return v.backups.Fenced()
 }
 
 // copiedEngine is the engine of a file whose inserts end when the destination of the backups has them too.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
@@ -23,7 +22,10 @@ func (v *instance) openMissing(ctx context.Context) error {
 		return nil
 	}
 	info, err := os.Stat(s.DB.Path)
-	if err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
+	if err == nil && info.Size() > 0 {
+		return v.catchUp(ctx)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
 		return nil
 	}
 	empty := err == nil // as a start leaves it that was killed
@@ -48,7 +50,7 @@ func (v *instance) openMissing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := archive.Restore(ctx, s.DB.Path, time.Time{}, empty, nil)
+	r, err := archive.Restore(ctx, s.DB.Path, backup.Point{}, empty, nil)
 	if err != nil {
 		return err
 	}
@@ -60,6 +62,14 @@ func (v *instance) openMissing(ctx context.Context) error {
 		{Key: "file", Value: s.Backup.Dir},
 		{Key: "plants", Value: strconv.FormatInt(r.Plants, 10)},
 		{Key: "commits", Value: strconv.FormatInt(r.Commits, 10)},
+	}
+	return nil
+}
+
+// catchUp restores what another server has stored since the restore of the store, if this one takes over from it.
+func (v *instance) catchUp(ctx context.Context) error {
+	if err := backup.CatchUp(ctx, v.backupConfig()); err != nil {
+		return v.refused(err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // Run runs a server until ctx ends or the store fails. After ctx has ended it responds to the accepted requests and
-// returns nil. Its errors are usage errors, store.ErrBroken, and the errors of listeners and of the engine.
+// returns nil. Its errors are usage errors, store.ErrBroken, backup.FencedError, and the errors of listeners and of the engine.
 func Run(ctx context.Context, c Config) error {
 	v := &instance{Config: c, log: c.Log.Logger, metrics: newMetrics(c.Version)}
 	err := v.open(ctx)
@@ -209,6 +209,8 @@ func (v *instance) run(ctx context.Context) error {
 			return nil
 		case <-v.store.Broken():
 			return nil
+		case <-v.fenced():
+			return nil
 		case err := <-v.servers.failed:
 			return err
 		case <-v.Hangups:
@@ -219,11 +221,14 @@ func (v *instance) run(ctx context.Context) error {
 	}
 }
 
-// failure returns an error if the store has failed, even after a signal or during the drain.
+// failure returns an error if the store has failed, or another server has taken over, even after a signal or during the
+// drain.
 func (v *instance) failure() error {
 	select {
 	case <-v.store.Broken():
 		return fmt.Errorf("%w; see the log", store.ErrBroken)
+	case <-v.fenced():
+		return v.backups.Fault()
 	default:
 		return nil
 	}

@@ -40,7 +40,7 @@ func reads(t *testing.T, path string) map[string]error {
 		err = e.Close()
 	}
 	errs["read"] = err
-	_, errs["backup"] = backupfile.Backup(t.Context(), path, filepath.Join(t.TempDir(), "copy.db"), nil)
+	_, errs["backup"] = backupfile.Backup(t.Context(), path, filepath.Join(t.TempDir(), "copy.db"), "", nil)
 	_, errs["verify"] = backupfile.VerifyFile(t.Context(), path, nil)
 	return errs
 }
@@ -52,7 +52,7 @@ func TestHardLink(t *testing.T) {
 	path, backup := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "backup.db")
 	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1)))
-	_, err := backupfile.Backup(t.Context(), path, backup, nil)
+	_, err := backupfile.Backup(t.Context(), path, backup, "", nil)
 	must(t, err)
 	alias, linked := filepath.Join(t.TempDir(), "alias.db"), filepath.Join(t.TempDir(), "backup.db")
 	must(t, os.Link(path, alias))
@@ -122,7 +122,7 @@ func TestForeignOwner(t *testing.T) {
 	const another = 12345
 	source, backup := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "backup.db")
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: source}).Close())
-	_, err := backupfile.Backup(t.Context(), source, backup, nil)
+	_, err := backupfile.Backup(t.Context(), source, backup, "", nil)
 	must(t, err)
 	stored, err := os.ReadFile(source)
 	must(t, err)

@@ -27,7 +27,7 @@ func TestForeignLink(t *testing.T) {
 	path, alias := filepath.Join(dir, "plants.db"), filepath.Join(dir, "alias.db")
 	backup := filepath.Join(dir, "backup.db")
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
-	_, err := backupfile.Backup(t.Context(), path, backup, nil)
+	_, err := backupfile.Backup(t.Context(), path, backup, "", nil)
 	must(t, err)
 	must(t, os.Symlink(path, alias))
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: alias, MustExist: true}).Close()) // the user's own link
@@ -77,7 +77,7 @@ func TestPlantedFiles(t *testing.T) {
 			return err
 		}},
 		{"backup", all, func(t *testing.T, path, _ string) error {
-			_, err := backupfile.Backup(t.Context(), path, path+".copy", noProgress)
+			_, err := backupfile.Backup(t.Context(), path, path+".copy", "", noProgress)
 			return err
 		}},
 		{
@@ -99,7 +99,7 @@ func TestPlantedFiles(t *testing.T) {
 					e := sqlitetest.Open(t, sqlite.Config{Path: path})
 					must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 					must(t, e.Close())
-					_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
+					_, err := backupfile.Backup(t.Context(), path, backup, "", noProgress)
 					must(t, err)
 					before := sqlitetest.ReadFiles(t, path)
 					mustWrite(t, target, "keep")
@@ -214,7 +214,7 @@ func TestPlantedBesideTemporary(t *testing.T) {
 			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(5000, 10)))
 			planted := false
 			backup := filepath.Join(dir, "backup.db")
-			m, err := backupfile.Backup(t.Context(), path, backup, func(int64, int64) {
+			m, err := backupfile.Backup(t.Context(), path, backup, "", func(int64, int64) {
 				temps, _ := filepath.Glob(filepath.Join(dir, ".backup.db.*"))
 				if !planted && len(temps) == 1 {
 					planted = true

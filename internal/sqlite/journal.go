@@ -148,7 +148,8 @@ func (e *Engine) StartJournal(ctx context.Context) (commits int64, history journ
 		if e.current.recorded {
 			return nil
 		}
-		_, _ = rand.Read(e.current.history[:]) // never fails
+		_, _ = rand.Read(e.current.history[:])                   // never fails
+		e.current.at = max(time.Now().UnixMicro(), e.current.at) // of the commits that were not recorded
 		commits, history = e.current.commit, e.current.history
 		return e.writer.Run("UPDATE state SET history = ?", history[:])
 	})

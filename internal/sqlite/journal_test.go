@@ -40,7 +40,7 @@ func newRecorded(t testing.TB) storetest.Store {
 	_, _, err = e.StartJournal(t.Context())
 	must(t, err)
 	must(t, e.Close())
-	m, err := backupfile.Backup(t.Context(), f.path, base, nil)
+	m, err := backupfile.Backup(t.Context(), f.path, base, "", nil)
 	must(t, err)
 	r := recorded{f, new(bool)}
 	t.Cleanup(func() { // after the engines are closed
@@ -79,14 +79,14 @@ func restoreSegments(t testing.TB, segments [][]byte, base string, m *backupfile
 	must(t, err)
 	defer in.Close()
 	ctx := context.WithoutCancel(t.Context()) // in a cleanup
-	_, err = backupfile.RestoreFrom(ctx, in, m, path, false, nil, func(r *backupfile.Replay) error {
+	_, err = backupfile.RestoreFrom(ctx, in, m, path, false, nil, backupfile.Later{Repeat: func(r *backupfile.Replay) error {
 		for _, content := range segments {
 			if _, err := journal.Read(bytes.NewReader(content), r.Commit); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
+	}})
 	must(t, err)
 }
 
@@ -99,7 +99,7 @@ func TestTimesNeverGoBack(t *testing.T) {
 	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	_, _, err := e.StartJournal(t.Context())
 	must(t, err)
-	begun, err := backupfile.Backup(t.Context(), path, base, nil)
+	begun, err := backupfile.Backup(t.Context(), path, base, "", nil)
 	must(t, err)
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1)))
 	must(t, e.Close())
@@ -119,7 +119,7 @@ func TestTimesNeverGoBack(t *testing.T) {
 			}
 		}
 		copied := filepath.Join(dir, "copied.db")
-		m, err := backupfile.Backup(t.Context(), path, copied, nil)
+		m, err := backupfile.Backup(t.Context(), path, copied, "", nil)
 		must(t, err)
 		if !m.MadeAt.Equal(last) {
 			t.Errorf("a backup from %v, want %v", m.MadeAt, last)
@@ -251,7 +251,7 @@ func segmentsOf(t testing.TB, path string, m *backupfile.Manifest) (contents [][
 	var encoder journal.Encoder
 	var segments []journal.Segment
 	for i := range commits {
-		segment, content, err := encoder.Encode(m.Store, previous, commits[i:i+1])
+		segment, content, err := encoder.Encode(m.Store, "0123456789abcdef", previous, commits[i:i+1])
 		must(t, err)
 		previous = previous.After(&commits[i])
 		segments, contents = append(segments, segment), append(contents, bytes.Clone(content))

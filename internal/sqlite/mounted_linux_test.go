@@ -19,7 +19,7 @@ func TestMountedFile(t *testing.T) {
 	t.Parallel()
 	path, backup := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "backup.db")
 	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
-	_, err := backupfile.Backup(t.Context(), path, backup, nil)
+	_, err := backupfile.Backup(t.Context(), path, backup, "", nil)
 	must(t, err)
 	mounted := filepath.Join(t.TempDir(), "mounted.db")
 	mustWrite(t, mounted, "")

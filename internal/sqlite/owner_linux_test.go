@@ -101,7 +101,7 @@ func TestFilesOfRoot(t *testing.T) {
 	const owner = 4321
 	source, backup := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "backup.db")
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: source}).Close())
-	_, err := backupfile.Backup(t.Context(), source, backup, nil)
+	_, err := backupfile.Backup(t.Context(), source, backup, "", nil)
 	must(t, err)
 	stored := func(t *testing.T, path string) {
 		must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())

@@ -25,7 +25,7 @@ func newReplaceable(t *testing.T) replaceable {
 	t.Helper()
 	r := replaceable{t, filepath.Join(t.TempDir(), "p.db"), filepath.Join(t.TempDir(), "backup.db")}
 	r.create(3, 0)
-	if _, err := backupfile.Backup(t.Context(), r.path, r.backup, nil); err != nil {
+	if _, err := backupfile.Backup(t.Context(), r.path, r.backup, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	r.create(2, 100)

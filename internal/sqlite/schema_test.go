@@ -167,7 +167,7 @@ func TestHostileSchema(t *testing.T) {
 				t.Errorf("Verify:\ngot  %q, %v\nwant %s", v.Faults, err, test.want)
 			}
 			backup := filepath.Join(t.TempDir(), "backup.db")
-			_, err = backupfile.Backup(ctx, path, backup, noProgress)
+			_, err = backupfile.Backup(ctx, path, backup, "", noProgress)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Backup:\ngot  %v\nwant %s", err, test.want)
 			}

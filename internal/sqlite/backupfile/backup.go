@@ -49,13 +49,13 @@ func (c *counter) Write(p []byte) (int, error) {
 const backupPages = 256
 
 // Backup copies the store at path, which may be served, to a new file and writes its
-// manifest. The copy includes every plant that was acknowledged before the call. The file
+// manifest, which names the timeline. The copy includes every plant that was acknowledged before the call. The file
 // appears under its name after its manifest, complete and on stable storage. The error of a
 // damaged store wraps a DamageError.
 //
 // Backup reads one snapshot of the store with SQLite's backup API
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
-func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
+func Backup(ctx context.Context, path, to, timeline string, progress Progress) (m Manifest, err error) {
 	if err := RefuseExisting(to, to+ManifestSuffix); err != nil {
 		return m, err
 	}
@@ -64,6 +64,7 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 		return m, err
 	}
 	defer func() { err = errors.Join(err, temp.Discard()) }()
+	m.Timeline = timeline
 	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
 		return m, err
 	}
@@ -175,7 +176,7 @@ func copyStore(
 		m.MadeAt = last
 	}
 	if history != (journal.History{}) {
-		m.History = history.String()
+		m.History, m.CommittedAt = history.String(), last.UTC()
 	}
 	to, err := sqlite3.OpenUnlocked(temp)
 	if err != nil {
@@ -236,6 +237,33 @@ func StoreAt(ctx context.Context, path string) (name string, err error) {
 		return err
 	})
 	return name, err
+}
+
+// HistoryAt returns the number of the last commit of the store at path. It calls visit with that and each earlier number
+// after which the history is known, and the history.
+func HistoryAt(
+	ctx context.Context, path string, visit func(commits int64, history journal.History),
+) (commits int64, err error) {
+	err = dbfile.Read(ctx, dbfile.RealPath(path), func(c *sqlite3.Conn) error {
+		s, err := dbfile.ReadState(c)
+		if err != nil {
+			return err
+		}
+		history, _, err := dbfile.HistoryOf(c)
+		if err != nil {
+			return err
+		}
+		commits = s.Commits
+		visit(commits, history)
+		for row, err := range c.Rows("SELECT number, previous FROM plantstore_journal") {
+			if err != nil {
+				return err
+			}
+			visit(row.Int64(0)-1, journal.HistoryFrom(row.Bytes(1)))
+		}
+		return nil
+	})
+	return commits, err
 }
 
 // RefuseExisting returns an error if one of the files exists.

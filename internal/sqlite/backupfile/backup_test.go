@@ -54,7 +54,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		storedBefore := stored
 		mu.Unlock()
 		backup := filepath.Join(dir, fmt.Sprintf("backup%d.db", i))
-		m, err := backupfile.Backup(t.Context(), path, backup, noProgress)
+		m, err := backupfile.Backup(t.Context(), path, backup, "", noProgress)
 		must(t, err)
 		restored := filepath.Join(dir, fmt.Sprintf("restored%d.db", i))
 		r, err := backupfile.Restore(t.Context(), backup, restored, false, noProgress)
@@ -109,7 +109,7 @@ func TestBackupRefuses(t *testing.T) {
 			"create a file in DIR/no: no such file or directory; create the directory, or use another one",
 		},
 	} {
-		_, err := backupfile.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)
+		_, err := backupfile.Backup(t.Context(), filepath.Join(dir, test.from), test.to, "", noProgress)
 		if err == nil {
 			t.Errorf("%s: want %s", test.from, test.want)
 			continue
@@ -120,7 +120,7 @@ func TestBackupRefuses(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := backupfile.Backup(ctx, path, to, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := backupfile.Backup(ctx, path, to, "", func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) > 0 {
@@ -138,7 +138,7 @@ func TestRestoreRefuses(t *testing.T) {
 	e := sqlitetest.Open(t, sqlite.Config{Path: source})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	must(t, e.Close())
-	m, err := backupfile.Backup(t.Context(), source, backup, noProgress)
+	m, err := backupfile.Backup(t.Context(), source, backup, "", noProgress)
 	must(t, err)
 	e = sqlitetest.Open(t, sqlite.Config{Path: path})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(100, 3)))
@@ -236,7 +236,7 @@ func TestRestoreBesideNewStore(t *testing.T) {
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
 	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
-	_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
+	_, err := backupfile.Backup(t.Context(), path, backup, "", noProgress)
 	must(t, err)
 	killed := sqlitetest.ReadFiles(t, path)
 	must(t, e.Close())
@@ -265,7 +265,7 @@ func TestRestoreFailsAfterCheckpoint(t *testing.T) {
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
 	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
-	_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
+	_, err := backupfile.Backup(t.Context(), path, backup, "", noProgress)
 	must(t, err)
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 20)))
 	killed := sqlitetest.ReadFiles(t, path)

@@ -25,6 +25,9 @@ type Manifest struct {
 	Plants  int64     `json:"plants"`
 	Bytes   int64     `json:"bytes"`  // of the file
 	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
+
+	CommittedAt time.Time `json:"committed_at,omitzero"` // time of the last commit; zero: not recorded
+	Timeline    string    `json:"timeline,omitempty"`    // of the commit in a server's destination; empty: no server made it
 }
 
 // ManifestSuffix follows the name of the backup in the name of its manifest.

@@ -27,7 +27,7 @@ func newBackup(t *testing.T) (backup string, m backupfile.Manifest) {
 	e := sqlitetest.Open(t, sqlite.Config{Path: source})
 	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1000)))
 	must(t, e.Close())
-	m, err := backupfile.Backup(t.Context(), source, backup, nil)
+	m, err := backupfile.Backup(t.Context(), source, backup, "", nil)
 	must(t, err)
 	return backup, m
 }

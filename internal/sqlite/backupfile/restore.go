@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -36,16 +35,22 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 		return m, err
 	}
 	defer in.Close()
-	return RestoreFrom(ctx, in, &m, path, replace, progress, nil)
+	return RestoreFrom(ctx, in, &m, path, replace, progress, Later{})
+}
+
+// Later are the commits after a backup in a destination.
+type Later struct {
+	Repeat   func(*Replay) error // repeats them; nil: there are none
+	Timeline string              // of the last one; empty: that of the backup
+	Newest   bool                // the restore asked for the newest commit
 }
 
 // RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
 // must match the header, and the backup must be undamaged, as Verify checks it; the returned
-// manifest then has no time. If commits is not nil, it repeats the commits after a backup with a
-// manifest before the store appears; the returned manifest then has the number of the last of them.
+// manifest then has no time. It repeats the commits after a backup with a manifest before the
+// store appears; the returned manifest then has the number of the last of them.
 func RestoreFrom(
-	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
-	commits func(*Replay) error,
+	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress, later Later,
 ) (got Manifest, err error) {
 	if path, err = dbfile.Locate(path); err != nil { // so that a link is not replaced
 		return got, err
@@ -71,12 +76,12 @@ func RestoreFrom(
 	defer func() { err = errors.Join(err, temp.Discard()) }()
 	safefile.GiveToOwner(temp.File, path)
 	if m != nil {
-		got, err = *m, m.receive(ctx, r, temp, progress, commits == nil)
+		got, err = *m, m.receive(ctx, r, temp, progress, later.Repeat == nil)
 	} else {
 		got, err = receiveAlone(ctx, r, temp, progress)
 	}
-	if err == nil && commits != nil {
-		err = got.replay(ctx, temp.Name(), commits)
+	if err == nil && later.Repeat != nil {
+		err = got.replay(ctx, temp.Name(), later.Repeat)
 	}
 	if err != nil {
 		return got, err
@@ -86,7 +91,8 @@ func RestoreFrom(
 		return got, err
 	}
 	defer lock.Close()
-	return got, replaceStore(ctx, temp, path, replace)
+	origin := dbfile.Origin{Timeline: cmp.Or(later.Timeline, got.Timeline), Commits: got.Commits, Newest: later.Newest}
+	return got, replaceStore(ctx, temp, path, replace, origin)
 }
 
 // receive copies a backup from r into a file and compares the copy with the manifest. If check is not set, it does
@@ -204,9 +210,11 @@ func checkpointOld(path string) error {
 	return nil
 }
 
-// replaceStore replaces the store at path by temp. SQLite would use the old WAL for the new
+// replaceStore replaces the store at path by temp, which has an origin. SQLite would use the old WAL for the new
 // store, so replaceStore first copies it into the old file and removes it.
-func replaceStore(ctx context.Context, temp *safefile.File, path string, replace bool) error {
+func replaceStore(
+	ctx context.Context, temp *safefile.File, path string, replace bool, origin dbfile.Origin,
+) error {
 	ticket, err := dbfile.OpenTicket(path)
 	if err != nil {
 		return err
@@ -228,7 +236,7 @@ func replaceStore(ctx context.Context, temp *safefile.File, path string, replace
 			return err
 		}
 	}
-	if err := safefile.SyncDir(filepath.Dir(path)); err != nil {
+	if err := dbfile.ReplaceOrigin(path, temp.File, origin); err != nil { // it also syncs the directory
 		return err
 	}
 	return temp.Publish(replace)

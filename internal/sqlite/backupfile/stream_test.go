@@ -53,12 +53,12 @@ func TestBackupToSlowReader(t *testing.T) {
 		t.Errorf("got %+v, want 10 plants in %d bytes", m, out.Len())
 	}
 	restored := filepath.Join(dir, "restored.db")
-	got, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil, nil)
+	got, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil, backupfile.Later{})
 	must(t, err)
 	if got != m {
 		t.Errorf("restored %+v, want %+v", got, m)
 	}
-	alone, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil, nil)
+	alone, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil, backupfile.Later{})
 	must(t, err)
 	if alone.MadeAt = m.MadeAt; alone != m {
 		t.Errorf("restored without a manifest %+v, want %+v", alone, m)

@@ -261,7 +261,7 @@ func TestVerifyLink(t *testing.T) {
 		t.Errorf("%q: want the fault of the mark", v.Faults)
 	}
 	to := filepath.Join(dir, "backup.db")
-	if _, err := backupfile.Backup(t.Context(), link, to, noProgress); err == nil || err.Error() != v.Faults[0] {
+	if _, err := backupfile.Backup(t.Context(), link, to, "", noProgress); err == nil || err.Error() != v.Faults[0] {
 		t.Errorf("Backup: %v, want %s", err, v.Faults[0])
 	}
 }

@@ -78,7 +78,7 @@ func TestOlderSchema(t *testing.T) {
 			t.Errorf("Verify: %+v, %v", v, err)
 		}
 		backup, restored := filepath.Join(t.TempDir(), "backup.db"), filepath.Join(t.TempDir(), "restored.db")
-		_, err = backupfile.Backup(t.Context(), path, backup, noProgress)
+		_, err = backupfile.Backup(t.Context(), path, backup, "", noProgress)
 		must(t, err)
 		_, err = backupfile.Restore(t.Context(), backup, restored, false, noProgress)
 		must(t, err)

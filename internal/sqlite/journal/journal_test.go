@@ -99,7 +99,7 @@ func TestSegment(t *testing.T) {
 	const prefix = "plantstore."
 	before, commits := someCommits(rand.New(rand.NewPCG(3, 4)), 7, 20)
 	var e Encoder
-	whole, content, err := e.Encode("0123", before, commits)
+	whole, content, err := e.Encode("0123", "0123456789abcdef", before, commits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestSegment(t *testing.T) {
 		t.Errorf("read %+v, want %+v; commits (-want +got):\n%s", read, whole, diff)
 	}
 	named, ok := ParseName(prefix, whole.Name(prefix))
-	if !ok || named.Name(prefix) != whole.Name(prefix) || named.Last != 26 || named.Before != before.Short() {
+	if !ok || named.Name(prefix) != whole.Name(prefix) || named.Last != 26 || named.Timeline != whole.Timeline {
 		t.Errorf("parsed %q as %+v, %v", whole.Name(prefix), named, ok)
 	}
 	for _, other := range []string{"", "plantstore-20260102T030405Z.db", whole.Name("other."), whole.Name(prefix) + "x"} {
@@ -121,7 +121,7 @@ func TestSegment(t *testing.T) {
 	var segments []Segment
 	var parts [][]byte
 	for i := range commits {
-		s, part, err := e.Encode("0123", before, commits[i:i+1])
+		s, part, err := e.Encode("0123", "0123456789abcdef", before, commits[i:i+1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestSegment(t *testing.T) {
 		t.Error("the merged segment has other commits")
 	}
 	commits[0], commits[1] = commits[1], commits[0]
-	if _, _, err := e.Encode("0123", before, commits); err == nil {
+	if _, _, err := e.Encode("0123", "0123456789abcdef", before, commits); err == nil {
 		t.Error("encoded commits whose times go back")
 	}
 	segments[3], segments[4] = segments[4], segments[3]
@@ -151,7 +151,7 @@ func TestDamagedSegment(t *testing.T) {
 	t.Parallel()
 	before, commits := someCommits(rand.New(rand.NewPCG(5, 6)), 1, 3)
 	var e Encoder
-	_, content, err := e.Encode("0123", before, commits)
+	_, content, err := e.Encode("0123", "0123456789abcdef", before, commits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestSegmentTimes(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	before, commits := someCommits(rand.New(rand.NewPCG(7, 8)), 1, 4)
 	var e Encoder
-	_, content, err := e.Encode("0123", before, commits)
+	_, content, err := e.Encode("0123", "0123456789abcdef", before, commits)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -20,19 +20,21 @@ import (
 // The object is a zstd stream (RFC 8878) of a line of JSON with these fields and, for each commit, the number of
 // bytes of its changes, the microseconds since the commit before, both as varints, and the changes.
 type Segment struct {
-	Format int       `json:"format"` // segmentFormat
-	Store  string    `json:"store"`  // identity of the store, in hexadecimal digits
-	First  int64     `json:"first"`  // number of the first commit
-	Last   int64     `json:"last"`   // number of the last commit
-	From   time.Time `json:"from"`   // time of the first commit
-	To     time.Time `json:"to"`     // time of the last commit
-	Before string    `json:"before"` // history before the first commit, in hexadecimal digits
-	After  string    `json:"after"`  // history after the last commit, in hexadecimal digits
+	Format   int       `json:"format"`   // segmentFormat
+	Store    string    `json:"store"`    // identity of the store, in hexadecimal digits
+	Timeline string    `json:"timeline"` // of the commits; the caller chooses the form
+	First    int64     `json:"first"`    // number of the first commit
+	Last     int64     `json:"last"`     // number of the last commit
+	From     time.Time `json:"from"`     // time of the first commit
+	To       time.Time `json:"to"`       // time of the last commit
+	Before   string    `json:"before"`   // history before the first commit, in hexadecimal digits
+	After    string    `json:"after"`    // history after the last commit, in hexadecimal digits
 }
 
 const segmentFormat = 1
 
-// The name of a segment is its prefix, the fields and the suffix. The histories in it are short.
+// The name of a segment is its prefix, the timeline, the numbers of its commits, the latest time, the short history
+// after it, and the suffix.
 const (
 	nameSuffix = ".commits.zst"
 	nameTime   = "20060102T150405.000000Z"
@@ -43,27 +45,27 @@ const ShortHistory = 16
 
 // Name returns the name of the object. The names of the segments of a store sort by their commits.
 func (s *Segment) Name(prefix string) string {
-	return fmt.Sprintf("%s%016d-%016d-%s-%s-%s-%s%s", prefix, s.First, s.Last,
-		s.From.UTC().Format(nameTime), s.To.UTC().Format(nameTime), s.Before[:ShortHistory], s.After[:ShortHistory],
-		nameSuffix)
+	return fmt.Sprintf("%s%s.%012d-%012d-%s-%s%s", prefix, s.Timeline, s.First, s.Last,
+		s.To.UTC().Format(nameTime), s.After[:ShortHistory], nameSuffix)
 }
 
-// ParseName returns what the name of an object tells about its segment. The histories are short. ok is false for the
-// name of another object.
+// ParseName returns what the name of an object tells about its segment. The history is short. ok is false for the name
+// of another object.
 func ParseName(prefix, name string) (s Segment, ok bool) {
 	middle, ok := strings.CutPrefix(name, prefix)
 	middle, isSegment := strings.CutSuffix(middle, nameSuffix)
+	timeline, middle, hasTimeline := strings.Cut(middle, ".")
 	fields := strings.Split(middle, "-")
-	if !ok || !isSegment || len(fields) != 6 {
+	if !ok || !isSegment || !hasTimeline || timeline == "" || len(fields) != 4 {
 		return s, false
 	}
-	var errs [4]error
+	var errs [3]error
+	s.Timeline = timeline
 	s.First, errs[0] = strconv.ParseInt(fields[0], 10, 64)
 	s.Last, errs[1] = strconv.ParseInt(fields[1], 10, 64)
-	s.From, errs[2] = time.Parse(nameTime, fields[2])
-	s.To, errs[3] = time.Parse(nameTime, fields[3])
-	s.Before, s.After = fields[4], fields[5]
-	ok = errors.Join(errs[:]...) == nil && len(s.Before) == ShortHistory && len(s.After) == ShortHistory &&
+	s.To, errs[2] = time.Parse(nameTime, fields[2])
+	s.After = fields[3]
+	ok = errors.Join(errs[:]...) == nil && len(s.After) == ShortHistory &&
 		s.First > 0 && s.First <= s.Last && s.Name(prefix) == name
 	return s, ok
 }
@@ -79,13 +81,15 @@ type Encoder struct {
 // windowBytes bounds the memory of an Encoder and of a reader.
 const windowBytes = 512 << 10
 
-// Encode returns the segment of consecutive commits of a store, at least one, and its content, which is valid until the
-// next call.
-func (e *Encoder) Encode(store string, before History, commits []Commit) (s Segment, content []byte, err error) {
+// Encode returns the segment of consecutive commits of a timeline of a store, at least one, and its content, which is
+// valid until the next call.
+func (e *Encoder) Encode(
+	store, timeline string, before History, commits []Commit,
+) (s Segment, content []byte, err error) {
 	first, last := &commits[0], &commits[len(commits)-1]
 	s = Segment{
-		Format: segmentFormat, Store: store, First: first.Number, Last: last.Number, From: first.At, To: last.At,
-		Before: before.String(),
+		Format: segmentFormat, Store: store, Timeline: timeline, First: first.Number, Last: last.Number,
+		From: first.At, To: last.At, Before: before.String(),
 	}
 	for i := range commits {
 		before = before.After(&commits[i])
@@ -108,7 +112,7 @@ func (e *Encoder) Encode(store string, before History, commits []Commit) (s Segm
 func (e *Encoder) Merge(segments []Segment, contents [][]byte) (merged Segment, content []byte, err error) {
 	merged = segments[0]
 	for _, s := range segments[1:] {
-		if s.Store != merged.Store || s.First != merged.Last+1 || s.Before != merged.After {
+		if s.Store != merged.Store || s.Timeline != merged.Timeline || s.First != merged.Last+1 || s.Before != merged.After {
 			return s, nil, fmt.Errorf("the segment of the commits from %d does not follow commit %d", s.First, merged.Last)
 		}
 		merged.Last, merged.To, merged.After = s.Last, s.To, s.After
@@ -177,6 +181,23 @@ func damaged(format string, args ...any) error {
 
 const changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
 
+// ReadHeader reads the first line of a whole segment. The error wraps ErrDamaged.
+func ReadHeader(content []byte) (s Segment, err error) {
+	z, err := newReader(bytes.NewReader(content))
+	if err != nil {
+		return s, err
+	}
+	defer z.Close()
+	return readHeader(bufio.NewReaderSize(z, headerBytesMax))
+}
+
+func newReader(r io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
+		zstd.WithDecoderLowmem(true))
+}
+
+const headerBytesMax = 64 << 10 // more than any first line
+
 // readHeader reads the first line of the content of a segment.
 func readHeader(r *bufio.Reader) (s Segment, err error) {
 	line, err := r.ReadSlice('\n')
@@ -201,13 +222,12 @@ func readHeader(r *bufio.Reader) (s Segment, err error) {
 // returns, and its time is not before that of the commit before. Read compares the commits with the histories and the
 // end of the segment only after the last of them. The error wraps ErrDamaged, or comes from r or each.
 func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, err error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes),
-		zstd.WithDecoderLowmem(true))
+	z, err := newReader(r)
 	if err != nil {
 		return s, err
 	}
 	defer z.Close()
-	in := bufio.NewReaderSize(z, 64<<10) // more than any first line
+	in := bufio.NewReaderSize(z, headerBytesMax)
 	if s, err = readHeader(in); err != nil {
 		return s, err
 	}

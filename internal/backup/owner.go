@@ -1,0 +1,482 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
+)
+
+// A destination has one owner: a session of a server. An S3 server may have no conditional writes, so the mutual
+// exclusion needs only that a read follows a finished write.
+//
+//   - A server that takes over stores an object with its session first, and lists the segments after that.
+//   - A server that has stored a segment reads the owner again before it acknowledges anything because of it.
+//
+// If the old server still reads its own session, its segment was stored before the new one has listed them, and the new
+// one follows it. Else the old server is fenced: it acknowledges nothing more, and ends.
+//
+// Servers that take over at the same time cannot see each other's sessions. Each stores the beginning of its timeline
+// before its session, with the timelines that it knew, and lists them after it. A timeline with commits that the owner's
+// does not know is an error for each server and each reader, so that nothing is left out in silence.
+
+// FencedError is the error of a server that may not add commits to the destination, because another one took over.
+type FencedError struct {
+	Destination string
+	Host        string // of the owner; empty: unknown
+	Since       time.Time
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("the server on %s owns the backups in %s since %s; this one stores nothing more",
+		cmp.Or(e.Host, "another host"), e.Destination, e.Since.UTC().Format(time.RFC3339))
+}
+
+// OwnedError is the error of a server whose store does not continue what a destination has.
+type OwnedError struct {
+	Destination string
+	Reason      string
+	TakeOver    string // the value of --take-over with which the server would start; empty: none
+}
+
+func (e *OwnedError) Error() string {
+	text := e.Destination + " " + e.Reason
+	if e.TakeOver != "" {
+		text += "; if that server no longer runs or may be stopped, start this one with --take-over " + e.TakeOver
+	}
+	return text
+}
+
+// ownership is what a server owns.
+type ownership struct {
+	timeline string
+	last     int64  // number of the last commit in the destination when the server became the owner
+	history  string // short, after it; empty: unknown
+}
+
+// Claim makes this server the owner of the destination. It returns an OwnedError if that belongs to another one, and nil
+// if the destination does not respond and this server has owned it before: it claims it as soon as that responds.
+func (s *Service) Claim(ctx context.Context) error {
+	_, err := s.ensureOwner(ctx)
+	if err == nil || isRefusal(err) {
+		return err
+	}
+	origin, errOrigin := dbfile.ReadOrigin(s.path)
+	if errOrigin == nil && origin.Holder {
+		s.config.Log.Warn("could not read the owner of the destination of the backups; trying again", "error", err)
+		return nil
+	}
+	return cmp.Or(errOrigin, err)
+}
+
+// isRefusal reports whether an error means that this server is not the owner.
+func isRefusal(err error) bool {
+	_, fenced := errors.AsType[*FencedError](err)
+	_, owned := errors.AsType[*OwnedError](err)
+	return fenced || owned
+}
+
+// Fenced returns a channel that is closed when this server is no longer the owner, and Fault then tells why.
+func (s *Service) Fenced() <-chan struct{} { return s.fencing }
+
+// Fault returns why this server is no longer the owner; nil if it is, or has not claimed the destination yet.
+func (s *Service) Fault() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+// ownTimeline returns the timeline that this server adds to; empty before it is the owner.
+func (s *Service) ownTimeline() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own == nil {
+		return ""
+	}
+	return s.own.timeline
+}
+
+// ensureOwner makes this server the owner, unless it is.
+func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
+	select {
+	case s.claiming <- struct{}{}:
+		defer func() { <-s.claiming }()
+	case <-ctx.Done():
+		return o, ctx.Err()
+	}
+	s.mu.Lock()
+	own, fault := s.own, s.fault
+	s.mu.Unlock()
+	if fault != nil {
+		return o, fault
+	}
+	if own != nil {
+		return *own, nil
+	}
+	if o, err = s.claim(ctx); err != nil {
+		return o, s.note(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own = &o
+	return o, nil
+}
+
+// stillOwner makes this server the owner, unless it is, and returns an error if another one has taken over since.
+func (s *Service) stillOwner(ctx context.Context) (o ownership, err error) {
+	if o, err = s.ensureOwner(ctx); err == nil {
+		err = s.checkOwner(ctx)
+	}
+	return o, err
+}
+
+// note remembers an error which means that this server is not the owner, and returns it.
+func (s *Service) note(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isRefusal(err) && s.fault == nil {
+		s.fault = err
+		close(s.fencing)
+	}
+	return err
+}
+
+// contents returns what the destination has, with the complete backups of this store.
+func (s *Service) contents(ctx context.Context) (*contents, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
+}
+
+// claim makes this server the owner. It changes nothing for another owner unless the store may take over.
+func (s *Service) claim(ctx context.Context) (o ownership, err error) {
+	c, err := s.contents(ctx)
+	if err != nil {
+		return o, err
+	}
+	origin, err := dbfile.ReadOrigin(s.path)
+	if err != nil {
+		return o, err
+	}
+	current, err := c.current()
+	if err != nil {
+		return o, err
+	}
+	if c.owner.Store != "" && c.owner.Store != s.store || current == "" && s.hasOthersOnly(ctx) {
+		return o, s.owned("has the backups of another store; use a --backup-dir for each store; to restore a store that "+
+			"was lost, move "+s.config.DB+" and the files beside it away, and use --restore-missing", "")
+	}
+	if origin.Holder && origin.Timeline == current {
+		return s.resume(ctx, c, current)
+	}
+	_, errNext := s.nextTimeline(ctx, c, current, origin) // before the old owner is fenced
+	if err := s.mayTakeOver(c, current, origin); err != nil {
+		refusal, refused := errors.AsType[*OwnedError](err)
+		if reason, ok := errors.AsType[*OwnedError](errNext); refused && ok && !origin.Newest { // --take-over would not help
+			err = s.owned(refusal.Reason+"; it "+reason.Reason, "")
+		}
+		return o, err
+	}
+	if errNext != nil {
+		return o, errNext
+	}
+	return s.takeOver(ctx, current, origin)
+}
+
+// hasOthersOnly reports whether the destination has complete backups, and all of them are of another store.
+func (s *Service) hasOthersOnly(ctx context.Context) bool {
+	all, _ := s.List(ctx) // claim has just read it
+	isOthers := func(b Backup) bool { return errors.Is(b.Fault, errOtherStore) }
+	return slices.ContainsFunc(all, isOthers) && !slices.ContainsFunc(all, func(b Backup) bool { return b.Fault == nil })
+}
+
+// resume continues a timeline after a restart.
+func (s *Service) resume(ctx context.Context, c *contents, id string) (o ownership, err error) {
+	if o, err = s.follows(ctx, c, id); err != nil { // before another server, which has a copy of this one, is fenced
+		return o, err
+	}
+	if c, err = s.putOwner(ctx, id); err != nil {
+		return o, err
+	}
+	return s.follows(ctx, c, id)
+}
+
+// follows returns the end of a timeline, or an OwnedError if the store does not continue it.
+func (s *Service) follows(ctx context.Context, c *contents, id string) (o ownership, err error) {
+	o.timeline = id
+	o.last, o.history = c.end(id)
+	at, err := s.position(ctx, o.last)
+	if err != nil {
+		return o, err
+	}
+	if reason := at.differs(o.last, o.history); reason != "" {
+		return o, s.owned(reason, "")
+	}
+	return o, nil
+}
+
+func (s *Service) owned(reason, takeOver string) error {
+	return &OwnedError{s.to.location(""), reason, takeOver}
+}
+
+// putOwner stores this session as the owner of a timeline, and returns what the destination has after that.
+func (s *Service) putOwner(ctx context.Context, id string) (*contents, error) {
+	o := owner{Session: s.session, Timeline: id, Store: s.store, Since: time.Now().UTC(), Host: s.host}
+	if err := putObject(ctx, s.to, s.names.ownerName(), o); err != nil {
+		return nil, fmt.Errorf("store the owner: %w", err)
+	}
+	c, err := s.contents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.owner.Session != s.session {
+		return nil, s.fenced(c.owner)
+	}
+	strangers := slices.DeleteFunc(c.strangers(id), func(id string) bool { return slices.Contains(s.config.TakeOver, id) })
+	if len(strangers) > 0 {
+		return nil, s.conflict(id, strangers)
+	}
+	return c, nil
+}
+
+func (s *Service) conflict(id string, strangers []string) error {
+	all := append([]string{id}, strangers...)
+	return s.owned("has the timelines "+strings.Join(all, " and ")+
+		" of servers that took over at the same time; see what restore --timeline has of each of them",
+		strings.Join(all, ","))
+}
+
+// mayTakeOver returns an error unless the operator has said that this server takes over from the current owner.
+func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin) error {
+	if current == "" {
+		return nil // there is nothing to take over
+	}
+	if strangers := c.strangers(current); len(strangers) > 0 && !containsAll(s.config.TakeOver, append(strangers, current)) {
+		return s.conflict(current, strangers)
+	}
+	may := func(id string) bool {
+		return slices.Contains(s.config.TakeOver, id) || id != "" && origin.Replaces == id
+	}
+	missing := s.config.RestoreMissing && origin.Newest
+	begun := c.timelines[current]
+	unused := begun.ID != "" && !c.isUsed(current) // such as after a start that was killed
+	if may(current) || missing || unused && (begun.From == "" || may(begun.From)) {
+		return nil
+	}
+	last, _ := c.end(current)
+	by := cmp.Or(c.owner, owner{Host: begun.Host, Since: begun.Since})
+	return s.owned(fmt.Sprintf("belongs to the server on %s since %s; its last commit there is %d",
+		cmp.Or(by.Host, "an unknown host"), by.Since.UTC().Format(time.RFC3339), last), current)
+}
+
+func containsAll(all, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(one string) bool { return !slices.Contains(all, one) })
+}
+
+// takeOver begins a timeline. It first fences the old owner, because what that one acknowledges until then is what this
+// one follows.
+func (s *Service) takeOver(ctx context.Context, current string, origin dbfile.Origin) (o ownership, err error) {
+	c := &contents{archive: s.archive}
+	if current != "" {
+		if c, err = s.putOwner(ctx, current); err != nil {
+			return o, err
+		}
+	}
+	next, err := s.nextTimeline(ctx, c, current, origin)
+	if err != nil {
+		return o, err
+	}
+	if err := putObject(ctx, s.to, s.names.timelineName(next.ID), next); err != nil {
+		return o, fmt.Errorf("begin a timeline: %w", err)
+	}
+	if c, err = s.putOwner(ctx, next.ID); err != nil {
+		return o, err
+	}
+	if err := dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: next.ID, Holder: true}); err != nil {
+		return o, err
+	}
+	for _, left := range c.leftOut(next.ID) {
+		s.config.Log.Warn("the destination of the backups has commits that this store lacks", "commits", left)
+	}
+	if current != "" {
+		s.config.Log.Info("took the destination of the backups over", "destination", s.to.location(""),
+			"timeline", next.ID, "after", next.From, "commits", next.Commits)
+	}
+	return ownership{timeline: next.ID, last: next.Commits}, nil
+}
+
+// nextTimeline returns the timeline that this store begins: after the commit that a restore ended with, or after the
+// newest commit of the destination if the store has it.
+func (s *Service) nextTimeline(ctx context.Context, c *contents, current string, origin dbfile.Origin) (t timeline, err error) {
+	t = timeline{ID: newID(), Store: s.store, Since: time.Now().UTC(), Host: s.host}
+	known := c.known(current)
+	for _, id := range s.config.TakeOver {
+		if c.hasCommits(id) {
+			known[id] = true
+		}
+	}
+	delete(known, "")
+	t.Knew = slices.Sorted(maps.Keys(known))
+	last, history := c.end(current)
+	at, err := s.position(ctx, last)
+	if err != nil {
+		return t, err
+	}
+	switch {
+	case current == "":
+		t.Commits = at.commits
+		return t, nil
+	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // a copy of the file, or an old owner
+		if reason := at.differs(last, history); reason != "" {
+			return t, s.owned(reason, "")
+		}
+		t.From, t.Commits = current, last
+	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
+		t.Commits = at.commits
+	default:
+		t.From, t.Commits = origin.Timeline, origin.Commits
+		if origin.Newest && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
+			return t, s.owned(fmt.Sprintf(
+				"has commits until %d, which were stored after the restore of this store; restore it again", last), "")
+		}
+	}
+	for _, g := range c.segments[t.From] {
+		if g.Last <= t.Commits && g.To.After(t.Since) { // of a clock that was ahead
+			t.Since = g.To
+		}
+	}
+	return t, nil
+}
+
+// position is where a store is.
+type position struct {
+	commits int64  // number of the last commit
+	history string // short, after an earlier commit; empty: unknown
+}
+
+// position returns the last commit of the store, and the history after an earlier one.
+func (s *Service) position(ctx context.Context, after int64) (p position, err error) {
+	p.commits, err = backupfile.HistoryAt(ctx, s.path, func(commits int64, history journal.History) {
+		if commits == after && history != (journal.History{}) {
+			p.history = history.Short()
+		}
+	})
+	return p, err
+}
+
+// differs tells why a store does not continue commits up to a number; empty: it does, as far as it is known.
+func (p position) differs(last int64, history string) (reason string) {
+	switch {
+	case p.commits < last:
+		return fmt.Sprintf("has commits until %d, and this store only until %d: it is an older copy; "+
+			"restore the newest state, or use another --backup-dir for this one", last, p.commits)
+	case p.history != "" && history != "" && p.history != history:
+		return fmt.Sprintf("has another commit %d than this store: both have gone on after one copy; "+
+			"restore the newest state, or use another --backup-dir for this one", last)
+	}
+	return ""
+}
+
+// checkOwner returns a FencedError if another session owns the destination.
+func (s *Service) checkOwner(ctx context.Context) error {
+	o, err := s.archive.readOwner(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Session == "" { // somebody has removed it, such as a rule for old objects
+		s.mu.Lock()
+		s.own = nil
+		s.mu.Unlock()
+		return errNoOwner
+	}
+	if o.Session != s.session {
+		return s.note(s.fenced(o))
+	}
+	return nil
+}
+
+var errNoOwner = errors.New("the object with the owner is missing")
+
+func (s *Service) fenced(o owner) error {
+	return &FencedError{s.to.location(""), o.Host, o.Since}
+}
+
+const timelineBytes = 8
+
+// newID returns a random timeline or session.
+func newID() string {
+	var b [timelineBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// CheckTimeline returns an error unless a text has the form of a timeline.
+func CheckTimeline(text string) error {
+	if b, err := hex.DecodeString(text); err != nil || len(b) != timelineBytes {
+		return fmt.Errorf("%q is not a timeline, which has %d hexadecimal digits", text, hex.EncodedLen(timelineBytes))
+	}
+	return nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// CatchUp restores the newest state again into a restored store which has no commits of its own, if this server may take
+// over from one that went on: what that one acknowledged since is part of it then. No process may have the store open.
+func CatchUp(ctx context.Context, c Config) error {
+	path := dbfile.RealPath(c.DB)
+	origin, err := dbfile.ReadOrigin(path)
+	if err != nil || origin.Holder || !origin.Newest {
+		return err
+	}
+	s, err := newService(c)
+	if err != nil {
+		return err
+	}
+	at, err := s.position(ctx, 0)
+	if err != nil || at.commits != origin.Commits {
+		return err
+	}
+	all, err := s.contents(ctx)
+	if err != nil {
+		return err
+	}
+	current, err := all.current()
+	if err == nil && current != "" {
+		err = s.mayTakeOver(all, current, origin)
+	}
+	if err != nil || current == "" {
+		return err
+	}
+	if all, err = s.putOwner(ctx, current); err != nil {
+		return err
+	}
+	if last, _ := all.end(current); origin.Timeline == current && last == origin.Commits {
+		return nil
+	}
+	r, err := s.archive.Restore(ctx, c.DB, Point{}, true, nil)
+	if err != nil {
+		return err
+	}
+	c.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
+		"plants", r.Plants, "commits", r.Commits, "at", r.At)
+	return nil
+}

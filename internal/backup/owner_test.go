@@ -1,0 +1,314 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/sqlite/dbfile"
+)
+
+// another returns a rig for another server with the same destination and the store at a path.
+func (r *copyRig) another(db string, takeOver ...string) *copyRig {
+	r.t.Helper()
+	other := &copyRig{t: r.t, to: r.to, s3: r.s3, random: r.random, ids: slices.Clone(r.ids)}
+	other.serve(db, takeOver...)
+	r.t.Cleanup(func() { r.must(other.engine.Close()) })
+	return other
+}
+
+// wantFenced copies commits, which another server does not allow.
+func (r *copyRig) wantFenced() {
+	r.t.Helper()
+	_, fenced := errors.AsType[*FencedError](r.copier.round(r.t.Context()))
+	select {
+	case <-r.Fenced():
+	default:
+		fenced = false
+	}
+	if _, is := errors.AsType[*FencedError](r.Fault()); !fenced || !is {
+		r.t.Errorf("the old server goes on: %v", r.Fault())
+	}
+	if err := r.Sync(r.t.Context()); err == nil {
+		r.t.Error("Sync of the old server succeeds")
+	}
+}
+
+// TestTwoServers restores the store of a server that lives on. The other one starts only if it takes over. Then the old
+// one acknowledges nothing more, and what it still stores is named.
+func TestTwoServers(t *testing.T) {
+	t.Parallel()
+	old := newCopyRig(t)
+	old.backup()
+	old.create(5)
+	old.ship()
+	restored := old.wantRestored(time.Time{}, 5)
+	old.create(3) // after the restore
+	old.ship()
+
+	other := old.another(restored)
+	other.wantRefused("belongs to the server on " + old.host)
+	old.create(1)
+	old.ship() // the refused start has not changed anything
+	id := old.contents().owner.Timeline
+	other.wantTakeOver(id)
+	other = other.again(id)
+	other.ids = slices.Clone(old.ids)
+	other.wantRestored(time.Time{}, 9)
+	other.ship()
+	other.create(2)
+	other.ship()
+
+	old.create(4)
+	old.wantFenced()
+	old.must(old.engine.Close())
+	old.serve(old.config.DB)
+	old.wantRefused("this store only until")
+
+	other.wantRestored(time.Time{}, 11)
+	_, got, err := other.restore(time.Time{})
+	old.must(err)
+	want := "4 commits by the server on " + old.host
+	if len(got.LeftOut) != 1 || !strings.HasPrefix(got.LeftOut[0], want) || !strings.Contains(got.LeftOut[0], id) {
+		t.Errorf("left out %q, want %s", got.LeftOut, want)
+	}
+	v, err := other.archive.Verify(t.Context(), nil)
+	if err != nil || len(v.Faults) > 0 || len(v.LeftOut) != 1 {
+		t.Errorf("verified %+v, %v", v, err)
+	}
+	path := filepath.Join(t.TempDir(), "p.db")
+	if got, err := old.archive.Restore(t.Context(), path, Point{Timeline: id}, false, nil); err != nil || got.Plants != 13 {
+		t.Errorf("restored %+v, %v, want 13 plants", got, err)
+	}
+}
+
+// wantTakeOver claims the destination, which the error allows with a timeline.
+func (r *copyRig) wantTakeOver(id string) {
+	r.t.Helper()
+	if err := r.Claim(r.t.Context()); err == nil || !strings.Contains(err.Error(), "--take-over "+id) {
+		r.t.Errorf("claim: %v, want --take-over %s", err, id)
+	}
+}
+
+// again starts the server again, which may take over. It first restores what was stored since the restore of its store.
+func (r *copyRig) again(takeOver ...string) *copyRig {
+	r.t.Helper()
+	r.must(r.engine.Close())
+	c := r.config
+	c.TakeOver = takeOver
+	r.must(CatchUp(r.t.Context(), c))
+	r.serve(c.DB, takeOver...)
+	return r
+}
+
+// TestTakeOverOnce starts with the same settings again after another server has taken over since.
+func TestTakeOverOnce(t *testing.T) {
+	t.Parallel()
+	first := newCopyRig(t)
+	first.backup()
+	first.create(2)
+	first.ship()
+	id := first.contents().owner.Timeline
+	second := first.another(first.wantRestored(time.Time{}, 2), id)
+	second.create(1)
+	second.ship()
+	third := first.another(second.wantRestored(time.Time{}, 3), second.ownTimeline())
+	third.create(1)
+	third.ship()
+	second.must(second.engine.Close())
+	second.serve(second.config.DB, id)
+	second.wantRefused("this store only until")
+	third.ship()
+	third.wantRestored(time.Time{}, 4)
+}
+
+// TestStoreMoves starts a server with copies of the file of a store: older ones are refused, and one that has gone on
+// elsewhere.
+func TestStoreMoves(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(2)
+	r.ship()
+	r.must(r.engine.Close())
+	older := filepath.Join(t.TempDir(), "p.db")
+	for _, suffix := range []string{"", "-origin", "-mark"} {
+		content, err := os.ReadFile(r.config.DB + suffix)
+		r.must(err)
+		r.must(os.WriteFile(older+suffix, content, 0o600))
+	}
+	other := r.another(older)
+	other.wantRefused("belongs to")
+	r.serve(r.config.DB)
+	r.ship() // goes on after a restart
+	r.create(1)
+	r.ship()
+	r.must(r.engine.Close())
+	id := r.ownTimeline()
+	other = other.again(id)
+	other.wantRefused("it is an older copy")
+	other.create(2)
+	other = other.again(id)
+	other.wantRefused("both have gone on after one copy")
+	r.serve(r.config.DB)
+	r.ship()
+	r.wantRestored(time.Time{}, 3)
+}
+
+// TestSnapshotOfMachine goes back to an older state of the file of the store and the one beside it, and to one that has
+// gone on since.
+func TestSnapshotOfMachine(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(2)
+	r.ship()
+	r.must(r.engine.Close())
+	content, err := os.ReadFile(r.config.DB)
+	r.must(err)
+	r.serve(r.config.DB)
+	r.create(2)
+	r.ship()
+	r.must(r.engine.Close())
+	r.must(os.WriteFile(r.config.DB, content, 0o600)) // with the same inode
+	r.must(os.Remove(r.config.DB + "-mark"))
+	r.serve(r.config.DB)
+	r.wantRefused("it is an older copy")
+	r.create(2) // without the destination
+	r.must(r.engine.Close())
+	r.serve(r.config.DB)
+	r.wantRefused("both have gone on after one copy")
+	r.ids = r.ids[:4]
+	r.wantRestored(time.Time{}, 4)
+}
+
+// TestUndoInPlace restores an earlier state in place of the store, which goes on without asking.
+func TestUndoInPlace(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(3)
+	undo := time.Now()
+	r.create(3)
+	r.ship()
+	r.must(r.engine.Close())
+	_, err := r.archive.Restore(t.Context(), r.config.DB, Point{At: undo}, true, nil)
+	r.must(err)
+	r.serve(r.config.DB)
+	r.ids = r.ids[:3]
+	r.create(1)
+	r.ship()
+	r.wantRestored(time.Time{}, 4)
+
+	r.must(r.engine.Close())
+	backups, err := r.List(t.Context())
+	r.must(err)
+	name := filepath.Join(r.to, backups[0].Name)
+	in, err := os.ReadFile(name)
+	r.must(err)
+	r.must(os.WriteFile(filepath.Join(t.TempDir(), "b.db"), in, 0o600))
+	r.serve(r.config.DB)
+	r.create(1)
+	r.ship()
+	r.wantRestored(time.Time{}, 5)
+}
+
+// TestOwnerIsRemoved removes the object with the owner, as a rule for old objects does.
+func TestOwnerIsRemoved(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.must(os.Remove(filepath.Join(r.to, r.names.ownerName())))
+	r.create(1)
+	if err := r.copier.ship(t.Context()); !errors.Is(err, errNoOwner) {
+		t.Errorf("without the owner: %v", err)
+	}
+	r.ship()
+	r.create(1)
+	r.ship()
+	if o := r.contents().owner; o.Session != r.session {
+		t.Errorf("the owner is %+v", o)
+	}
+	r.wantRestored(time.Time{}, 3)
+	r.must(os.Remove(filepath.Join(r.to, r.names.ownerName())))
+	r.wantRestored(time.Time{}, 3)
+}
+
+// TestTakeOverAtOnce lets two servers take over from the same one at the same time: whatever one of them acknowledged is
+// part of a restore, or the restore is refused and names both.
+func TestTakeOverAtOnce(t *testing.T) {
+	t.Parallel()
+	first := newCopyRig(t)
+	first.backup()
+	first.create(2)
+	first.ship()
+	id := first.ownTimeline()
+	a := first.another(first.wantRestored(time.Time{}, 2), id)
+	b := first.another(first.wantRestored(time.Time{}, 2), id)
+	h := b.interpose()
+	h.before = func(name string) {
+		if name == b.names.segmentPrefix() { // b has read the owner, and has not stored its own
+			h.before = nil
+			a.ship()
+			a.create(1)
+			a.ship()
+		}
+	}
+	errClaim := b.Claim(t.Context())
+	_, owned := errors.AsType[*OwnedError](errClaim)
+	a.create(1)
+	a.wantFenced()
+	if !owned || !strings.Contains(errClaim.Error(), "took over at the same time") {
+		t.Errorf("claim: %v", errClaim)
+	}
+	a.wantError(time.Time{}, a.ownTimeline())
+
+	path := filepath.Join(t.TempDir(), "p.db")
+	_, err := a.archive.Restore(t.Context(), path, Point{Timeline: a.ownTimeline()}, false, nil)
+	a.must(err)
+	c := first.another(path)
+	err = c.Claim(t.Context())
+	_, takeOver, found := strings.Cut(err.Error(), "--take-over ")
+	if !found {
+		t.Fatal(err)
+	}
+	c = c.again(strings.Split(takeOver, ",")...)
+	c.ids = slices.Clone(a.ids)
+	c.ship()
+	c.wantRestored(time.Time{}, 4)
+}
+
+// TestDestinationIsAway starts servers while the destination does not respond: only the owner may go on.
+func TestDestinationIsAway(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(2)
+	r.ship()
+	restored := r.wantRestored(time.Time{}, 2)
+	r.must(r.engine.Close())
+	r.must(os.Rename(r.to, r.to+"-away"))
+	r.serve(r.config.DB)
+	r.must(r.Claim(t.Context()))
+	other := r.another(restored)
+	if err := other.Claim(t.Context()); err == nil {
+		t.Error("another server starts without the destination")
+	}
+	r.create(1)
+	if err := r.copier.ship(context.WithoutCancel(t.Context())); err == nil {
+		t.Error("copied a commit without the destination")
+	}
+	r.must(os.Rename(r.to+"-away", r.to))
+	r.ship()
+	r.wantRestored(time.Time{}, 3)
+	if o, err := dbfile.ReadOrigin(r.path); err != nil || !o.Holder {
+		t.Errorf("origin %+v, %v", o, err)
+	}
+}

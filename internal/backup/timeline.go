@@ -1,0 +1,107 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// The commits in a destination are timelines. A timeline is one line of commits, without a fork: only one server adds to
+// it, the owner of the destination. It begins at the first commit of a store, or follows a commit of another timeline:
+// of a store that was restored, or whose server took over. The numbers of its commits go on from there.
+
+// timeline is the content of the object with a timeline's beginning, which never changes.
+type timeline struct {
+	ID      string    `json:"timeline"`
+	Store   string    `json:"store"`          // identity
+	From    string    `json:"from,omitempty"` // the timeline that it follows; empty: none
+	Commits int64     `json:"commits"`        // number of the last commit before it
+	Since   time.Time `json:"since"`
+	Host    string    `json:"host"`
+	// Knew are the timelines whose later commits its owner, or an owner before it, has left out.
+	Knew []string `json:"knew,omitempty"`
+}
+
+// owner is the content of the object that tells which server may add commits. Each start of a server has a session.
+type owner struct {
+	Session  string    `json:"session"`
+	Timeline string    `json:"timeline"`
+	Store    string    `json:"store"` // identity
+	Since    time.Time `json:"since"`
+	Host     string    `json:"host"`
+}
+
+const (
+	ownerEnd    = "owner"
+	timelineEnd = ".timeline"
+)
+
+func (n series) ownerName() string             { return n.segmentPrefix() + ownerEnd }
+func (n series) timelineName(id string) string { return n.segmentPrefix() + id + timelineEnd }
+
+// timelineOf returns the timeline in the name of the object with its beginning.
+func (n series) timelineOf(name string) (id string, ok bool) {
+	id, ok = strings.CutPrefix(name, n.segmentPrefix())
+	id, isTimeline := strings.CutSuffix(id, timelineEnd)
+	return id, ok && isTimeline && id != "" && !strings.Contains(id, ".")
+}
+
+// readObject reads a small object with JSON. The error wraps fs.ErrNotExist if there is none.
+func readObject(ctx context.Context, to destination, name string, v any) error {
+	const bytesMax = 1 << 20
+	r, err := to.open(ctx, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", to.location(name), err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, bytesMax))
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", to.location(name), err)
+	}
+	return nil
+}
+
+func putObject(ctx context.Context, to destination, name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return to.put(ctx, name, append(text, '\n'))
+}
+
+// readOwner returns the owner of a destination; the zero value without one.
+func (a *Archive) readOwner(ctx context.Context) (o owner, err error) {
+	err = readObject(ctx, a.to, a.names.ownerName(), &o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return owner{}, nil
+	}
+	return o, err
+}
+
+// readTimeline returns a timeline, whose object is read once.
+func (a *Archive) readTimeline(ctx context.Context, id string) (t timeline, err error) {
+	a.mu.Lock()
+	t, known := a.timelines[id]
+	a.mu.Unlock()
+	if known {
+		return t, nil
+	}
+	if err := readObject(ctx, a.to, a.names.timelineName(id), &t); err != nil {
+		return t, err
+	}
+	if t.ID != id {
+		return t, fmt.Errorf("%s: it is of another timeline", a.to.location(a.names.timelineName(id)))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timelines[id] = t
+	return t, nil
+}
