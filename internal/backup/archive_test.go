@@ -547,7 +547,7 @@ func (r *copyRig) forgeAfter(last tip, groups ...[]time.Time) tip {
 		r.must(err)
 		r.must(r.Service.to.put(r.t.Context(), s.Name(r.names.segmentPrefix()), content))
 	}
-	r.copier.setCopied(last.number, last.history)
+	r.copier.setCopied(r.ownTimeline(), last.number, last.history)
 	return last
 }
 
@@ -833,7 +833,7 @@ func TestOverlap(t *testing.T) {
 	r.create(5)
 	put(1, 2)
 	put(3, 5)
-	r.copier.setCopied(first+5, journal.History{})
+	r.copier.setCopied(r.ownTimeline(), first+5, journal.History{})
 	r.next()
 	r.backup()
 	r.create(5)

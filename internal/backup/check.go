@@ -35,12 +35,11 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 		if err != nil {
 			return err
 		}
-		p, err := c.plan(b.Manifest.Timeline, time.Time{})
-		if current, _ := c.current(); err == nil && current != p.timeline { // an older timeline may lead to the owner's
-			if q, err := c.plan(current, time.Time{}); err == nil {
-				p = q
-			}
+		id := b.Manifest.Timeline
+		if current, err := c.current(); err == nil && isOn(c.line(current), b.Manifest) {
+			id = current
 		}
+		p, err := c.plan(id, time.Time{})
 		if err == nil {
 			_, err = s.archive.restore(s.ctx, p, path, false, progress("restore"))
 		}

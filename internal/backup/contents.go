@@ -244,8 +244,7 @@ func (c *contents) plan(id string, at time.Time) (p plan, err error) {
 	line, found := c.line(id), false
 	for _, b := range c.bases {
 		m := b.Manifest
-		leads := slices.ContainsFunc(line, func(s stretch) bool { return s.timeline == m.Timeline && m.Commits <= s.last })
-		if leads && (at.IsZero() || !until(m).After(at)) && (!found || m.Commits > p.base.Manifest.Commits) {
+		if isOn(line, m) && (at.IsZero() || !until(m).After(at)) && (!found || m.Commits > p.base.Manifest.Commits) {
 			p.base, found = b, true
 		}
 	}
@@ -259,6 +258,11 @@ func (c *contents) plan(id string, at time.Time) (p plan, err error) {
 			c.archive.to.location(""), restoreUntil(made))
 	}
 	return p, err
+}
+
+// isOn reports whether a line has the last commit of a backup.
+func isOn(line []stretch, m backupfile.Manifest) bool {
+	return slices.ContainsFunc(line, func(s stretch) bool { return s.timeline == m.Timeline && m.Commits <= s.last })
 }
 
 // until returns a time that no commit in a backup is later than, and none after it is earlier than.

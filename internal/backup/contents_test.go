@@ -26,7 +26,7 @@ func (r *copyRig) begin(from string, after tip, since time.Time) (id string) {
 	r.must(putObject(r.t.Context(), r.Service.to, r.names.ownerName(),
 		owner{Session: r.session, Timeline: id, Store: r.store, Since: since}))
 	r.own = &ownership{timeline: id, last: after.number}
-	r.copier.setCopied(after.number, after.history)
+	r.copier.setCopied(r.ownTimeline(), after.number, after.history)
 	return id
 }
 
@@ -37,7 +37,7 @@ func (r *copyRig) beginAt(at time.Time) (first string) {
 	id := r.ownTimeline()
 	r.must(putObject(r.t.Context(), r.Service.to, r.names.timelineName(id), timeline{ID: id, Store: r.store, Since: at}))
 	r.archive = newArchive(r.Service.to, r.names)
-	r.copier.setCopied(0, journal.History{})
+	r.copier.setCopied(r.ownTimeline(), 0, journal.History{})
 	return id
 }
 

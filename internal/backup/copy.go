@@ -21,8 +21,8 @@ type copier struct {
 	unowned bool          // a segment was stored since the owner was read
 	due     chan struct{} // holds a value when Sync waits for a round
 
-	mu        sync.Mutex      // guards the fields below; run may read commits and history without it
-	known     bool            // commits and history are known
+	mu        sync.Mutex      // guards the fields below; run may read the first three without it
+	timeline  string          // of commits and history; empty: these are not known
 	commits   int64           // the last commit in the destination
 	history   journal.History // after it
 	pending   time.Time       // of the oldest commit that the destination lacks; zero: none is known
@@ -179,6 +179,8 @@ func (c *copier) report(err error) {
 	c.mu.Unlock()
 	log, to := c.service.config.Log, c.service.to.location("")
 	switch {
+	case isRefusal(err) && !isRefusal(before):
+		log.Error("another server owns the destination of the backups; this one stops", "destination", to, "error", err)
 	case err != nil && before == nil:
 		log.Warn("could not copy commits to the destination of the backups; it lacks them until it is back",
 			"destination", to, "error", err)
@@ -192,7 +194,7 @@ func (c *copier) report(err error) {
 
 // ship copies the commits of the journal that the destination lacks.
 func (c *copier) ship(ctx context.Context) error {
-	if !c.known || c.service.ownTimeline() == "" { // only this goroutine sets known
+	if own := c.service.ownTimeline(); own == "" || c.timeline != own { // only this goroutine sets timeline
 		if err := c.start(ctx); err != nil {
 			return err
 		}
@@ -206,7 +208,8 @@ func (c *copier) ship(ctx context.Context) error {
 		err = c.shipSegment(ctx)
 	}
 	if err == nil && c.unowned { // before anything is acknowledged because of the segments
-		err = c.checkOwner(ctx)
+		err = c.service.checkOwner(ctx)
+		c.unowned = err != nil
 	}
 	if err != nil {
 		return err
@@ -219,19 +222,6 @@ func (c *copier) ship(ctx context.Context) error {
 		c.checked = now
 	}
 	return nil
-}
-
-// checkOwner returns an error unless this server is still the owner. If somebody has removed the object with the owner,
-// the next round claims the destination again.
-func (c *copier) checkOwner(ctx context.Context) error {
-	err := c.service.checkOwner(ctx)
-	if errors.Is(err, errNoOwner) {
-		c.mu.Lock()
-		c.known = false
-		c.mu.Unlock()
-	}
-	c.unowned = err != nil
-	return err
 }
 
 // shipSegment copies the next commits in a segment.
@@ -250,7 +240,7 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	if commits[0].Number != c.commits+1 || previous != c.history { // the journal was full
 		s.needBackup(commits[0].Number - 1)
 	}
-	described, content, err := c.encoder.Encode(s.store, s.ownTimeline(), previous, commits)
+	described, content, err := c.encoder.Encode(s.store, c.timeline, previous, commits)
 	if err != nil {
 		return err
 	}
@@ -260,7 +250,7 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	}
 	s.recent.add(name, content)
 	c.unowned = true
-	c.setCopied(described.Last, journal.ParseHistory(described.After))
+	c.setCopied(c.timeline, described.Last, journal.ParseHistory(described.After))
 	s.config.Engine.TrimJournal(c.commits)
 	return nil
 }
@@ -294,7 +284,7 @@ func (c *copier) start(ctx context.Context) error {
 		return err
 	}
 	continues := commits == owned.last && (owned.history == "" || owned.history == history.Short())
-	c.setCopied(commits, history)
+	c.setCopied(owned.timeline, commits, history)
 	if !continues || !all.leads(owned.timeline, commits) {
 		s.needBackup(commits)
 	}
@@ -302,15 +292,16 @@ func (c *copier) start(ctx context.Context) error {
 }
 
 // setCopied sets the last commit that the destination has.
-func (c *copier) setCopied(commits int64, history journal.History) {
+func (c *copier) setCopied(timeline string, commits int64, history journal.History) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.commits, c.history, c.known = commits, history, true
+	c.timeline, c.commits, c.history = timeline, commits, history
 }
 
-// copied returns the last commit that the destination has; known is false before the start.
+// copied returns the last commit of the own timeline that the destination has; known is false before the start.
 func (c *copier) copied() (commits int64, known bool) {
+	own := c.service.ownTimeline()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.commits, c.known
+	return c.commits, own != "" && c.timeline == own
 }

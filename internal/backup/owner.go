@@ -218,14 +218,11 @@ func (s *Service) resume(ctx context.Context, c *contents, id string) (o ownersh
 func (s *Service) follows(ctx context.Context, c *contents, id string) (o ownership, err error) {
 	o.timeline = id
 	o.last, o.history = c.end(id)
-	at, err := s.position(ctx, o.last)
-	if err != nil {
-		return o, err
+	reason, err := s.differs(ctx, o.last, o.history)
+	if reason != "" {
+		err = s.owned(reason, "")
 	}
-	if reason := at.differs(o.last, o.history); reason != "" {
-		return o, s.owned(reason, "")
-	}
-	return o, nil
+	return o, err
 }
 
 func (s *Service) owned(reason, takeOver string) error {
@@ -328,24 +325,28 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 			known[id] = true
 		}
 	}
-	delete(known, "")
+	maps.DeleteFunc(known, func(id string, _ bool) bool { return c.timelines[id].ID == "" && !c.isUsed(id) }) // removed
 	t.Knew = slices.Sorted(maps.Keys(known))
 	last, history := c.end(current)
-	at, err := s.position(ctx, last)
+	commits, _, err := backupfile.HistoryAt(ctx, s.path, last)
 	if err != nil {
 		return t, err
 	}
 	switch {
 	case current == "":
-		t.Commits = at.commits
+		t.Commits = commits
 		return t, nil
 	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // a copy of the file, or an old owner
-		if reason := at.differs(last, history); reason != "" {
-			return t, s.owned(reason, "")
+		reason, err := s.differs(ctx, last, history)
+		if reason != "" {
+			err = s.owned(reason, "")
+		}
+		if err != nil {
+			return t, err
 		}
 		t.From, t.Commits = current, last
 	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
-		t.Commits = at.commits
+		t.Commits = commits
 	default:
 		t.From, t.Commits = origin.Timeline, origin.Commits
 		if origin.Newest && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
@@ -361,33 +362,21 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 	return t, nil
 }
 
-// position is where a store is.
-type position struct {
-	commits int64  // number of the last commit
-	history string // short, after an earlier commit; empty: unknown
-}
-
-// position returns the last commit of the store, and the history after an earlier one.
-func (s *Service) position(ctx context.Context, after int64) (p position, err error) {
-	p.commits, err = backupfile.HistoryAt(ctx, s.path, func(commits int64, history journal.History) {
-		if commits == after && history != (journal.History{}) {
-			p.history = history.Short()
-		}
-	})
-	return p, err
-}
-
-// differs tells why a store does not continue commits up to a number; empty: it does, as far as it is known.
-func (p position) differs(last int64, history string) (reason string) {
+// differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does, as
+// far as that is known.
+func (s *Service) differs(ctx context.Context, last int64, history string) (reason string, err error) {
+	commits, own, err := backupfile.HistoryAt(ctx, s.path, last)
 	switch {
-	case p.commits < last:
+	case err != nil:
+		return "", err
+	case commits < last:
 		return fmt.Sprintf("has commits until %d, and this store only until %d: it is an older copy; "+
-			"restore the newest state, or use another --backup-dir for this one", last, p.commits)
-	case p.history != "" && history != "" && p.history != history:
+			"restore the newest state, or use another --backup-dir for this one", last, commits), nil
+	case own != (journal.History{}) && history != "" && own.Short() != history:
 		return fmt.Sprintf("has another commit %d than this store: both have gone on after one copy; "+
-			"restore the newest state, or use another --backup-dir for this one", last)
+			"restore the newest state, or use another --backup-dir for this one", last), nil
 	}
-	return ""
+	return "", nil
 }
 
 // checkOwner returns a FencedError if another session owns the destination.
@@ -451,8 +440,8 @@ func CatchUp(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.position(ctx, 0)
-	if err != nil || at.commits != origin.Commits {
+	commits, _, err := backupfile.HistoryAt(ctx, path, origin.Commits)
+	if err != nil || commits != origin.Commits {
 		return err
 	}
 	all, err := s.contents(ctx)

@@ -68,7 +68,7 @@ func TestTwoServers(t *testing.T) {
 	old.wantFenced()
 	old.must(old.engine.Close())
 	old.serve(old.config.DB)
-	old.wantRefused("this store only until")
+	old.wantRefused("both have gone on after one copy")
 
 	other.wantRestored(time.Time{}, 11)
 	_, got, err := other.restore(time.Time{})

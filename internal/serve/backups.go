@@ -37,7 +37,7 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 		return fmt.Errorf("open the backups: %w", err)
 	}
 	v.onClose(v.backups.Close)
-	const claimMax = 5 * time.Second // an owner must start while a bucket is away
+	const claimMax = 15 * time.Second // an owner must start while a bucket is away
 	claiming, cancel := context.WithTimeout(ctx, claimMax)
 	defer cancel()
 	if err := v.backups.Claim(claiming); err != nil {

@@ -239,31 +239,24 @@ func StoreAt(ctx context.Context, path string) (name string, err error) {
 	return name, err
 }
 
-// HistoryAt returns the number of the last commit of the store at path. It calls visit with that and each earlier number
-// after which the history is known, and the history.
-func HistoryAt(
-	ctx context.Context, path string, visit func(commits int64, history journal.History),
-) (commits int64, err error) {
+// HistoryAt returns the number of the last commit of the store at path, and the history after another commit; the zero
+// value if that is not known.
+func HistoryAt(ctx context.Context, path string, after int64) (commits int64, history journal.History, err error) {
 	err = dbfile.Read(ctx, dbfile.RealPath(path), func(c *sqlite3.Conn) error {
 		s, err := dbfile.ReadState(c)
 		if err != nil {
 			return err
 		}
-		history, _, err := dbfile.HistoryOf(c)
-		if err != nil {
+		if commits = s.Commits; commits == after {
+			history, _, err = dbfile.HistoryOf(c)
 			return err
 		}
-		commits = s.Commits
-		visit(commits, history)
-		for row, err := range c.Rows("SELECT number, previous FROM plantstore_journal") {
-			if err != nil {
-				return err
-			}
-			visit(row.Int64(0)-1, journal.HistoryFrom(row.Bytes(1)))
-		}
-		return nil
+		_, err = c.Row("SELECT previous FROM plantstore_journal WHERE number = ?", func(row *sqlite3.Stmt) {
+			history = journal.HistoryFrom(row.Bytes(0))
+		}, after+1)
+		return err
 	})
-	return commits, err
+	return commits, history, err
 }
 
 // RefuseExisting returns an error if one of the files exists.
