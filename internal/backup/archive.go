@@ -34,7 +34,10 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 	if err != nil {
 		return nil, err
 	}
-	files, err := to.list(ctx, "")
+	if found, err := hasBackup(ctx, to, seriesOf(db)); err != nil || found {
+		return newArchive(to, seriesOf(db)), err
+	}
+	files, err := to.list(ctx, "") // all others; the bucket may have more than the backups
 	if err != nil {
 		return nil, err
 	}
@@ -44,19 +47,15 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 			found[n] = true
 		}
 	}
-	switch {
-	case len(found) == 0:
+	switch all := slices.Sorted(maps.Keys(found)); len(all) {
+	case 0:
 		return nil, fmt.Errorf("%s has no scheduled backup; name a backup, or the destination of a server", address)
-	case len(found) == 1:
-		for n := range found {
-			return newArchive(to, n), nil
-		}
-	case found[seriesOf(db)]:
-		return newArchive(to, seriesOf(db)), nil
+	case 1:
+		return newArchive(to, all[0]), nil
+	default:
+		return nil, fmt.Errorf("%s has backups of %d stores: restore one to a file with its name, such as --db %s.db",
+			address, len(all), all[0])
 	}
-	all := slices.Sorted(maps.Keys(found))
-	return nil, fmt.Errorf("%s has backups of %d stores: restore one to a file with its name, such as --db %s.db",
-		address, len(all), all[0])
 }
 
 // HasBackup reports whether a destination has a backup of the store with the file name of db, complete or not.
@@ -65,7 +64,10 @@ func HasBackup(ctx context.Context, address string, bucket s3.Config, db string)
 	if err != nil {
 		return false, err
 	}
-	names := seriesOf(db)
+	return hasBackup(ctx, to, seriesOf(db))
+}
+
+func hasBackup(ctx context.Context, to destination, names series) (bool, error) {
 	files, err := to.list(ctx, names.prefix())
 	return slices.ContainsFunc(files, func(f file) bool {
 		b, ok := names.named(f.name)
