@@ -763,11 +763,19 @@ func TestClockWasAhead(t *testing.T) {
 	r.wantRestored(until(r.contents().bases[0].Manifest), 0) // as that says
 }
 
-// hooked is a destination that calls before a list of segments, and before a file is opened.
+// hooked is a destination that calls after a list of segments, and before a file is opened or stored.
 type hooked struct {
 	destination
 
-	before func(name string) // of the file; the prefix of segments for a list
+	before    func(name string) // of the file; the prefix of segments for a list
+	beforePut func(name string)
+}
+
+func (h *hooked) put(ctx context.Context, name string, content []byte) error {
+	if h.beforePut != nil {
+		h.beforePut(name)
+	}
+	return h.destination.put(ctx, name, content)
 }
 
 func (h *hooked) list(ctx context.Context, prefix string) ([]file, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -66,11 +67,17 @@ func (a *Archive) contents(ctx context.Context) (c *contents, err error) {
 // contentsWith reads the list of the segments and timelines, and the owner, of a destination with complete backups.
 func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (c *contents, err error) {
 	c = &contents{archive: a, timelines: map[string]timeline{}, segments: map[string][]segment{}, bases: bases}
-	// The owner is read first: a server may take over meanwhile, and its timeline is then in the list.
-	if c.owner, err = a.readOwner(ctx); err != nil {
-		return nil, err
+	owned, err := a.readOwner(ctx)
+	var files []file
+	for err == nil {
+		c.owner = owned
+		if files, err = a.to.list(ctx, a.names.segmentPrefix()); err == nil {
+			owned, err = a.readOwner(ctx)
+		}
+		if owned == c.owner { // else a server has taken over meanwhile, and the list may lack its timeline or be older
+			break
+		}
 	}
-	files, err := a.to.list(ctx, a.names.segmentPrefix())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +91,9 @@ func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (c *contents
 		}
 	}
 	for _, all := range c.segments {
-		slices.SortFunc(all, func(a, b segment) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last)) })
+		slices.SortFunc(all, func(a, b segment) int {
+			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
+		})
 	}
 	return c, nil
 }
@@ -100,30 +109,29 @@ func (c *contents) current() (id string, err error) {
 	if c.owner.Timeline != "" {
 		return c.owner.Timeline, nil
 	}
-	left := map[string]bool{}
-	for id := range c.timelines {
-		left[id] = true
-	}
-	for id := range c.segments {
-		left[id] = true
-	}
+	known := map[string]bool{"": true}
 	for _, t := range c.timelines {
-		delete(left, t.From)
+		known[t.From] = true
 		for _, id := range t.Knew {
-			delete(left, id)
+			known[id] = true
 		}
 	}
-	var all []string
-	for t := range left {
-		id = t
-		all = append(all, t)
-	}
+	all := slices.DeleteFunc(c.ids(), func(id string) bool { return known[id] })
 	if len(all) > 1 {
-		slices.Sort(all)
 		return "", fmt.Errorf("%s is missing, and there are the timelines %s; name one with --timeline",
 			c.archive.to.location(c.archive.names.ownerName()), strings.Join(all, " and "))
 	}
-	return id, nil
+	return strings.Join(all, ""), nil
+}
+
+// ids returns the timelines.
+func (c *contents) ids() []string {
+	all := slices.Concat(slices.Collect(maps.Keys(c.timelines)), slices.Collect(maps.Keys(c.segments)))
+	for _, b := range c.bases {
+		all = append(all, b.Manifest.Timeline)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // stretch is a part of a timeline, up to a commit.
@@ -187,13 +195,7 @@ func (c *contents) known(id string) map[string]bool {
 // strangers returns the other timelines with commits. Two servers took over at the same time.
 func (c *contents) strangers(id string) (ids []string) {
 	known := c.known(id)
-	for other := range c.segments {
-		if !known[other] && c.hasCommits(other) {
-			ids = append(ids, other)
-		}
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.DeleteFunc(c.ids(), func(other string) bool { return other == "" || known[other] || !c.hasCommits(other) })
 }
 
 // step is a segment whose commits up to a number are repeated.
@@ -372,23 +374,17 @@ func (c *contents) leftOut(id string) (all []string) {
 	for _, s := range c.line(id) {
 		ends[s.timeline] = s.last
 	}
-	for other := range c.segments {
+	for _, other := range c.ids() {
 		t := c.timelines[other]
 		last, _ := c.end(other)
 		counted, onLine := ends[other]
 		if !onLine {
 			counted = t.Commits
 		}
-		if last <= counted {
-			continue
+		if other != "" && last > counted {
+			all = append(all, fmt.Sprintf("%d commits by the server on %s, after commit %d, are not part of it; "+
+				"--timeline %s restores them", last-counted, cmp.Or(t.Host, "an unknown host"), counted, other))
 		}
-		host := t.Host
-		if host == "" {
-			host = "an unknown host"
-		}
-		all = append(all, fmt.Sprintf("%d commits by the server on %s, after commit %d, are not part of it; "+
-			"--timeline %s restores them", last-counted, host, counted, other))
 	}
-	slices.Sort(all)
 	return all
 }

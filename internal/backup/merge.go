@@ -120,23 +120,23 @@ func (s *Service) merge(
 	ctx context.Context, encoder *journal.Encoder, in *contents, group, covered []segment,
 ) error {
 	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
-	read, errRead := errgroup.WithContext(ctx)
-	read.SetLimit(readsAtOnce)
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(readsAtOnce)
 	for i, g := range group {
-		read.Go(func() (err error) {
+		reads.Go(func() (err error) {
 			content, ok := s.recent.get(g.name)
 			if ok {
 				segments[i], err = journal.ReadHeader(content)
 				contents[i] = content
 				return err
 			}
-			if segments[i], contents[i], err = s.archive.check(errRead, g); err != nil {
+			if segments[i], contents[i], err = s.archive.check(reading, g); err != nil {
 				return s.bypass(in, g, err)
 			}
 			return nil
 		})
 	}
-	if err := read.Wait(); err != nil {
+	if err := reads.Wait(); err != nil {
 		return err
 	}
 	merged, content, err := encoder.Merge(segments, contents)

@@ -253,9 +253,9 @@ func TestTakeOverAtOnce(t *testing.T) {
 	a := first.another(first.wantRestored(time.Time{}, 2), id)
 	b := first.another(first.wantRestored(time.Time{}, 2), id)
 	h := b.interpose()
-	h.before = func(name string) {
-		if name == b.names.segmentPrefix() { // b has read the owner, and has not stored its own
-			h.before = nil
+	h.beforePut = func(name string) {
+		if name == b.names.ownerName() { // b has read the owner
+			h.beforePut = nil
 			a.ship()
 			a.create(1)
 			a.ship()
