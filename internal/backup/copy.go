@@ -214,6 +214,7 @@ func (c *copier) ship(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.service.config.Engine.TrimJournal(c.commits)
 	needed := c.service.backupNeeded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +252,6 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	s.recent.add(name, content)
 	c.unowned = true
 	c.setCopied(c.timeline, described.Last, journal.ParseHistory(described.After))
-	s.config.Engine.TrimJournal(c.commits)
 	return nil
 }
 

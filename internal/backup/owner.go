@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"plantstore/internal/sqlite/backupfile"
@@ -175,13 +176,46 @@ func (s *Service) claim(ctx context.Context) (o ownership, err error) {
 	if err != nil {
 		return o, err
 	}
+	held := dbfile.Origin{
+		Timeline: current, Holder: true, Destination: s.to.location(""), Device: deviceOf(s.to.location("")), Inode: origin.Inode,
+	}
+	begun := c.timelines[origin.Timeline].ID != ""
+	lost := origin.Holder && origin.Destination == held.Destination && len(c.bases) == 0 &&
+		(!begun || c.isUsed(origin.Timeline)) // else the server was killed during the first backup
+	if lost && origin.Device != held.Device && !begun && !slices.Contains(s.config.TakeOver, origin.Timeline) {
+		return o, fmt.Errorf("%s has no backup and is on another disk than before; mount the disk with the backups; "+
+			"if they are lost, start the server with --take-over %s", held.Destination, origin.Timeline)
+	}
 	if c.owner.Store != "" && c.owner.Store != s.store || current == "" && s.hasOthersOnly(ctx) {
 		return o, s.owned("has the backups of another store; use a --backup-dir for each store; to restore a store that "+
 			"was lost, move "+s.config.DB+" and the files beside it away, and use --restore-missing", "")
 	}
 	if origin.Holder && origin.Timeline == current {
-		return s.resume(ctx, c, current)
+		o, err = s.resume(ctx, c, current)
+	} else {
+		o, err = s.replace(ctx, c, current, origin)
 	}
+	if held.Timeline = o.timeline; err == nil && held != origin {
+		err = dbfile.WriteOrigin(s.path, held)
+	}
+	if err == nil && lost {
+		s.config.Log.Warn("the destination has no backup of this store, although this server has owned it before; "+
+			"check whether somebody removed them, or another disk is mounted; making a new one", "destination", held.Destination)
+	}
+	return o, err
+}
+
+// deviceOf returns the device of a directory; 0 for a bucket, and if it is unknown.
+func deviceOf(destination string) uint64 {
+	var dir syscall.Stat_t
+	if IsBucket(destination) || syscall.Stat(destination, &dir) != nil {
+		return 0
+	}
+	return uint64(dir.Dev) //nolint:unconvert // the types differ between systems
+}
+
+// replace begins a timeline, if this server may take over from the current owner.
+func (s *Service) replace(ctx context.Context, c *contents, current string, origin dbfile.Origin) (o ownership, err error) {
 	_, errNext := s.nextTimeline(ctx, c, current, origin) // before the old owner is fenced
 	if err := s.mayTakeOver(c, current, origin); err != nil {
 		refusal, refused := errors.AsType[*OwnedError](err)
@@ -300,9 +334,6 @@ func (s *Service) takeOver(ctx context.Context, current string, origin dbfile.Or
 		return o, fmt.Errorf("begin a timeline: %w", err)
 	}
 	if c, err = s.putOwner(ctx, next.ID); err != nil {
-		return o, err
-	}
-	if err := dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: next.ID, Holder: true}); err != nil {
 		return o, err
 	}
 	for _, left := range c.leftOut(next.ID) {

@@ -23,6 +23,9 @@ type Origin struct {
 	Holder   bool   `json:"holder"`   // the store continues the timeline
 	Replaces string `json:"replaces"` // the timeline that a store continued which was restored in its place; empty: none
 
+	Destination string `json:"destination"` // of a holder
+	Device      uint64 `json:"device"`      // of the directory of the destination; 0: a bucket
+
 	Inode uint64 `json:"inode"` // of the file of the store
 }
 

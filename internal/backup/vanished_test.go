@@ -1,0 +1,142 @@
+package backup
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/sqlite/dbfile"
+)
+
+// logged returns the log of the service from now on.
+func (r *copyRig) logged() *logLines {
+	log := &logLines{}
+	r.config.Log = slog.New(slog.NewJSONHandler(log, nil))
+	return log
+}
+
+// empty moves all files of the destination to another directory, and returns a function that moves them back.
+func (r *copyRig) empty() (fill func()) {
+	r.t.Helper()
+	away := r.t.TempDir()
+	move := func(from, to string) {
+		all, err := os.ReadDir(from)
+		r.must(err)
+		for _, f := range all {
+			r.must(os.Rename(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())))
+		}
+	}
+	move(r.to, away)
+	return func() { move(away, r.to) }
+}
+
+const noBackups = "has no backup of this store"
+
+// TestFilesAreRemoved removes all files of the destination: the server says so, and makes a new backup.
+func TestFilesAreRemoved(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	log := r.logged()
+	r.backup()
+	r.create(2)
+	r.ship()
+	if log.contains(noBackups) {
+		t.Error("a warning of a new destination")
+	}
+	r.empty()
+	r.create(1)
+	if err := r.copier.ship(t.Context()); err == nil {
+		t.Error("a commit is acknowledged without an owner")
+	}
+	r.ship()
+	if !log.contains(noBackups) || !r.backupNeeded() {
+		t.Errorf("no warning, or no backup is needed: %v", log.newLines(t))
+	}
+	r.backup()
+	r.wantRestored(time.Time{}, 3)
+
+	r.must(r.engine.Close())
+	r.to = t.TempDir()
+	r.serve(r.config.DB)
+	log = r.logged()
+	r.ship()
+	if log.contains(noBackups) {
+		t.Error("a warning of another destination, which the operator has set")
+	}
+}
+
+// TestDiskIsNotMounted starts a server whose destination is an empty directory on another disk than before. It copies
+// nothing there until the disk is back, or the operator allows it.
+func TestDiskIsNotMounted(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(2)
+	r.ship()
+	r.must(r.engine.Close())
+	fill := r.empty()
+	origin, err := dbfile.ReadOrigin(r.path)
+	r.must(err)
+	origin.Device++
+	r.must(dbfile.WriteOrigin(r.path, origin))
+
+	r.serve(r.config.DB)
+	r.must(r.Claim(t.Context()))
+	r.create(1)
+	err = r.copier.ship(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "on another disk") ||
+		!strings.Contains(err.Error(), "--take-over "+origin.Timeline) {
+		t.Errorf("on another disk: %v", err)
+	}
+	r.acquire()
+	if err := r.makeScheduled(time.Now()); err == nil {
+		t.Error("a backup on another disk")
+	}
+	if all, err := os.ReadDir(r.to); err != nil || len(all) > 0 {
+		t.Errorf("the directory has %v, %v", all, err)
+	}
+	fill()
+	r.ship()
+	r.wantRestored(time.Time{}, 3)
+
+	r.must(r.engine.Close())
+	r.empty()
+	origin.Timeline = r.ownTimeline()
+	r.must(dbfile.WriteOrigin(r.path, origin))
+	r.serve(r.config.DB, origin.Timeline)
+	r.ship()
+	r.backup()
+	r.wantRestored(time.Time{}, 3)
+}
+
+// TestDiskIsUnmounted unmounts the disk while the server runs. A segment that it has stored in the directory below is not
+// removed from the journal, so that the disk gets it too.
+func TestDiskIsUnmounted(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(2)
+	r.ship()
+	fill := r.empty()
+	origin, err := dbfile.ReadOrigin(r.path)
+	r.must(err)
+	origin.Device++
+	r.must(dbfile.WriteOrigin(r.path, origin))
+	for range 2 {
+		r.create(1)
+		if err := r.copier.ship(t.Context()); err == nil {
+			t.Error("a commit is acknowledged")
+		}
+	}
+	r.empty()
+	fill()
+	r.create(1)
+	r.ship()
+	if r.backupNeeded() {
+		t.Error("the copy has a gap")
+	}
+	r.wantRestored(time.Time{}, 5)
+}
