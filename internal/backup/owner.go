@@ -73,12 +73,18 @@ func (s *Service) Claim(ctx context.Context) error {
 	if err == nil || isRefusal(err) {
 		return err
 	}
-	origin, errOrigin := dbfile.ReadOrigin(s.path)
-	if errOrigin == nil && origin.Holder {
-		s.config.Log.Warn("could not read the owner of the destination of the backups; trying again", "error", err)
-		return nil
+	if !HasOwned(s.config.DB, s.config.Destination) {
+		return err
 	}
-	return cmp.Or(errOrigin, err)
+	s.config.Log.Warn("could not read the owner of the destination of the backups; trying again", "error", err)
+	return nil
+}
+
+// HasOwned reports whether the server of the store at a path has owned a destination. It starts while that is away.
+func HasOwned(db, destination string) bool {
+	origin, err := dbfile.ReadOrigin(dbfile.RealPath(db))
+	to, errTo := newDestination(Config{Destination: destination})
+	return err == nil && errTo == nil && origin.Holder && origin.Destination == to.location("")
 }
 
 // isRefusal reports whether an error means that this server is not the owner.

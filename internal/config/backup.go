@@ -102,6 +102,9 @@ func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Sett
 		err = b.checkBucket(ctx, env)
 	default:
 		err = checkDirectory(b.Dir)
+		if backup.HasOwned(s.DB.Path, b.Dir) { // the disk is away, and the server tries again
+			err = nil
+		}
 	}
 	if err != nil {
 		return s.Fault("backup-dir", "%w", err)
