@@ -94,11 +94,19 @@ func (s *Service) reserve(name string) (release func(), err error) {
 		return nil, ErrRunning
 	}
 	s.reserved[name] = true
+	s.unlist(name)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.reserved, name)
+		s.unlist(name)
 	}, nil
+}
+
+// unlist makes no list miss a backup, not even one that has begun. The caller has locked mu.
+func (s *Service) unlist(name string) {
+	delete(s.listed, name)
+	s.changes++
 }
 
 // steps returns a function that returns the progress of a step of a job.

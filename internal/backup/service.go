@@ -87,6 +87,8 @@ type Service struct {
 	made       int64                          // number after the last commit of the backups that this process made
 	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
+	listed     map[string]bool                // names of the last list that no removal by this server concerns
+	changes    int64                          // of listed
 
 	claiming chan struct{} // holds an element while ensureOwner runs
 	own      *ownership    // nil: none yet; guarded by mu
@@ -103,6 +105,7 @@ type Service struct {
 	last       prometheus.Gauge // start of the newest scheduled backup
 	failed     prometheus.Counter
 	notRemoved prometheus.Counter
+	vanished   prometheus.Counter
 }
 
 // New returns a service for a destination. Start starts its schedule; the caller ends it with Close. New reads the
@@ -112,7 +115,7 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
+	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved, s.vanished)
 	if d, ok := s.to.(*directory); ok {
 		c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plantstore_backup_disk_free_bytes",
@@ -162,6 +165,10 @@ func newService(c Config) (*Service, error) {
 		notRemoved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_not_removed_total",
 			Help: "Old scheduled backups that could not be removed.",
+		}),
+		vanished: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_backups_vanished_total",
+			Help: "Backups that are no longer in the destination, although this server has not removed them.",
 		}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -239,6 +246,9 @@ func (s *Service) Newest(ctx context.Context) (Backup, error) {
 
 // files returns the files of the destination with the name of a backup, newest first, without their manifests.
 func (s *Service) files(ctx context.Context) (all []Backup, err error) {
+	s.mu.Lock()
+	changes := s.changes
+	s.mu.Unlock()
 	files, err := s.to.list(ctx, s.names.prefix())
 	if err != nil {
 		return nil, err
@@ -254,8 +264,33 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name)) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if changes != s.changes { // what is missing may be removed by this server, or newer than the list
+		return all, nil
+	}
+	for name := range s.listed {
+		if !names[name] && s.isKept(name) {
+			s.vanished.Inc()
+			s.config.Log.Warn("a backup has vanished: nobody has removed it through this server", "file", s.to.location(name))
+		}
+	}
+	s.listed = names
+	s.changes++
 	maps.DeleteFunc(s.manifests, func(name string, _ backupfile.Manifest) bool { return !names[name] })
 	return all, nil
+}
+
+// isKept reports whether a backup is a complete one of the store that retention keeps: a rule of the bucket may remove the
+// others. The caller has locked mu.
+func (s *Service) isKept(name string) bool {
+	m, complete := s.manifests[name]
+	newer := 0
+	for other := range s.manifests {
+		if b, _ := s.names.named(other); !b.Manual && other > name {
+			newer++
+		}
+	}
+	b, _ := s.names.named(name)
+	return complete && m.Store == s.store && (b.Manual || newer < s.config.Keep)
 }
 
 // inspect sets the manifest and the fault of a listed backup. A manifest never changes, so inspect reads it once.

@@ -1,12 +1,17 @@
 package backup
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/sqlite/dbfile"
 )
@@ -139,4 +144,83 @@ func TestDiskIsUnmounted(t *testing.T) {
 		t.Error("the copy has a gap")
 	}
 	r.wantRestored(time.Time{}, 5)
+}
+
+// TestBackupIsRemoved removes backups that a list had. The log names those that neither retention nor an operator of the
+// server removed.
+func TestBackupIsRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var names []string
+	for hours := range 5 {
+		names = append(names, r.nameAt(time.Duration(hours-5)*time.Hour))
+		r.copyAs(names[hours])
+	}
+	list := func(want ...string) {
+		t.Helper()
+		if _, err := r.scheduled(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, r.log.newLines(t)); diff != "" {
+			t.Errorf("log, -want +got:\n%s", diff)
+		}
+	}
+	list()
+	if err := r.Delete(t.Context(), names[1], admin); err != nil {
+		t.Fatal(err)
+	}
+	list()
+	for _, name := range []string{names[0], names[4]} { // as a rule for old objects removes the first one
+		if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list("WARN a backup has vanished: nobody has removed it through this server " + names[4])
+	list()
+	r.copyAs(r.nameAt(-time.Minute))
+	r.removeOld()
+	if lines := r.log.newLines(t); len(lines) != 1 || !strings.Contains(lines[0], "removed an old backup "+names[2]) {
+		t.Errorf("log %v", lines)
+	}
+	list()
+	if got := testutil.ToFloat64(r.vanished); got != 1 {
+		t.Errorf("%v backups vanished, want 1", got)
+	}
+}
+
+// TestListDuringRemoval removes a backup through the server while a list of the destination runs.
+func TestListDuringRemoval(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.nameAt(-time.Hour)
+	r.copyAs(name)
+	if _, err := r.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.to = &slowList{r.to, sync.OnceFunc(func() {
+		if err := r.Delete(t.Context(), name, admin); err != nil {
+			t.Error(err)
+		}
+	})}
+	for range 2 {
+		if _, err := r.files(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := r.log.newLines(t); lines != nil {
+		t.Errorf("log %v", lines)
+	}
+}
+
+// slowList is a destination that calls a function after it has read a list.
+type slowList struct {
+	destination
+
+	after func()
+}
+
+func (d *slowList) list(ctx context.Context, prefix string) ([]file, error) {
+	files, err := d.destination.list(ctx, prefix)
+	d.after()
+	return files, err
 }
