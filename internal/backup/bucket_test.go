@@ -322,6 +322,7 @@ type requestLog struct {
 	mu     sync.Mutex
 	lines  []string // since the last call of newLines; guarded by mu
 	refuse string   // suffix of the paths of requests that receive 403; guarded by mu
+	keep   bool     // requests that remove something receive 403; guarded by mu
 }
 
 func newRequestLog(t *testing.T, s *s3test.Server) (l *requestLog, endpoint string) {
@@ -340,7 +341,8 @@ func (l *requestLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-time.After(delay)
 	l.mu.Lock()
 	l.lines = append(l.lines, r.Method+" "+path.Base(r.URL.Path))
-	refuse := l.refuse != "" && strings.HasSuffix(r.URL.Path, l.refuse)
+	refuse := l.refuse != "" && strings.HasSuffix(r.URL.Path, l.refuse) ||
+		l.keep && (r.Method == http.MethodDelete || r.URL.Query().Has("delete"))
 	l.mu.Unlock()
 	if refuse {
 		w.WriteHeader(http.StatusForbidden)
@@ -354,6 +356,13 @@ func (l *requestLog) setRefuse(suffix string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refuse = suffix
+}
+
+// setKeep sets whether requests that remove something receive 403.
+func (l *requestLog) setKeep(keep bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep = keep
 }
 
 // newLines returns the requests since the last call.
@@ -435,6 +444,95 @@ func TestBucketHidesManifest(t *testing.T) {
 	if b, err := other.Newest(t.Context()); err != nil || b.Name != newest {
 		t.Errorf("afterwards: %+v, %v; want %s", b, err, newest)
 	}
+}
+
+// TestKeysWithoutDelete copies, merges, restores and verifies with keys that may not remove anything. The server asks for
+// a removal once an hour, and reads no segment for it again.
+func TestKeysWithoutDelete(t *testing.T) {
+	t.Parallel()
+	s, _, _ := newPrefix(t)
+	requests, endpoint := newRequestLog(t, s)
+	r := newCopyRigTo(t, prefixAddress, s3.Config{Endpoint: endpoint})
+	log := r.logged()
+	defer r.Close()
+	requests.setKeep(true)
+	r.acquire()
+	for i := range 4 { // of which retention would remove two
+		r.must(r.makeScheduled(time.Now().Add(time.Duration(i-4) * time.Minute)))
+		r.acquire()
+	}
+	shipEach := func(n int) {
+		for range n {
+			r.create(1)
+			r.ship()
+		}
+	}
+	shipEach(1)
+	at := time.Now()
+	shipEach(5)
+	later := time.Now().Add(3 * time.Hour)
+	wantMerged := func(segments int) {
+		t.Helper()
+		r.must(r.mergeOld(t.Context(), later))
+		if n := len(r.segments()); n < segments || n > segments+1 { // the test may run at the end of an hour
+			t.Errorf("%d segments, want %d", n, segments)
+		}
+	}
+	wantMerged(7)
+	requests.newLines()
+	wantMerged(7)
+	r.removeOld()
+	for _, line := range requests.newLines() {
+		if strings.HasSuffix(line, ".commits.zst") || strings.HasPrefix(line, "POST") || strings.HasPrefix(line, "DELETE") {
+			t.Errorf("a request after a refusal: %s", line)
+		}
+	}
+	shipEach(3)
+	wantMerged(11) // all in another one
+	r.wantRestored(time.Time{}, 9)
+	r.wantRestored(at, 1)
+	if v, err := r.archive.Verify(t.Context(), nil); err != nil || len(v.Faults) > 0 || v.Backups != 4 {
+		t.Errorf("verified %+v, %v", v, err)
+	}
+
+	requests.setRefuse(scheduledEnd + backupfile.ManifestSuffix) // leaves an upload
+	if err := r.makeScheduled(time.Now()); err == nil {
+		t.Error("a backup without its manifest")
+	}
+	requests.setRefuse("")
+	for i := range 2 {
+		r.acquire()
+		r.must(r.makeScheduled(time.Now().Add(time.Duration(i+1) * time.Second)))
+	}
+	var warnings []string
+	for _, line := range log.newLines(t) {
+		if strings.HasPrefix(line, "WARN") {
+			warnings = append(warnings, line[:min(len(line), 40)])
+		}
+	}
+	want := []string{"WARN the keys may not remove old backups", "WARN could not remove unfinished backups"}
+	if diff := cmp.Diff(want, warnings); diff != "" || testutil.ToFloat64(r.notRemoved) != 1 {
+		t.Errorf("%v not removed; log, -want +got:\n%s", testutil.ToFloat64(r.notRemoved), diff)
+	}
+
+	requests.setKeep(false)
+	r.refusedAt = r.refusedAt.Add(-refusedWait)
+	wantMerged(1)
+	r.removeOld()
+	if all, err := r.List(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("%d backups, %v", len(all), err)
+	}
+	r.wantRestored(time.Time{}, 9)
+
+	// As a lifecycle rule does, long after the start of the server.
+	r.must(r.Service.to.delete(t.Context(), r.names.ownerName(), r.names.timelineName(r.ownTimeline())))
+	r.create(1)
+	if err := r.copier.ship(t.Context()); !errors.Is(err, errNoOwner) {
+		t.Errorf("without the owner: %v", err)
+	}
+	r.create(1)
+	r.ship()
+	r.wantRestored(time.Time{}, 11)
 }
 
 // fillStore stores plants of about 20 MB, so that an upload has two parts.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/journal"
 )
 
@@ -22,12 +23,55 @@ const (
 )
 
 // shortestMerge returns the length of the shortest time whose segments are merged. With --backup-sync there are
-// hundreds of segments in a second.
+// hundreds of segments in a second. If no segment can be removed, each merge adds one.
 func (s *Service) shortestMerge() time.Duration {
-	if s.config.Sync {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.refusedAt.IsZero():
+		return refusedWait
+	case s.config.Sync:
 		return 5 * time.Second
 	}
 	return time.Minute
+}
+
+// refusedWait is the time from a removal that the keys may not do until the next attempt.
+const refusedWait = time.Hour
+
+// mayRemove reports whether the keys may remove files, as far as it is known.
+func (s *Service) mayRemove() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.refusedAt) >= refusedWait
+}
+
+// remove removes files, unless the keys may not do that, as those that an intruder can't use to destroy the backups.
+// Everything else works without, so this is no error.
+func (s *Service) remove(do func() error) error {
+	if !s.mayRemove() {
+		return nil
+	}
+	err := do()
+	denied := errors.Is(err, s3.ErrDenied)
+	s.mu.Lock()
+	first := s.refusedAt.IsZero()
+	switch {
+	case denied:
+		s.refusedAt = time.Now()
+	case err == nil:
+		s.refusedAt = time.Time{}
+	}
+	s.mu.Unlock()
+	if !denied {
+		return err
+	}
+	s.notRemoved.Inc()
+	if first {
+		s.config.Log.Warn("the keys may not remove old backups and segments; a lifecycle rule of the bucket has to",
+			"destination", s.to.location(""), "error", err)
+	}
+	return nil
 }
 
 // mergeSegments merges segments until Close.
@@ -85,7 +129,7 @@ func mergeable(all []segment, now time.Time, shortest time.Duration) (group, cov
 		span = shortest
 	}
 	for _, longer := range []time.Duration{shortest, time.Minute, time.Hour} {
-		if now.Sub(first.To.Truncate(longer)) >= 2*longer {
+		if longer >= shortest && now.Sub(first.To.Truncate(longer)) >= 2*longer {
 			span = longer
 		}
 	}
@@ -107,6 +151,9 @@ func mergeable(all []segment, now time.Time, shortest time.Duration) (group, cov
 
 // removeCovered removes segments whose commits another one has.
 func (s *Service) removeCovered(ctx context.Context, in *contents, by segment, covered []segment) error {
+	if !s.mayRemove() {
+		return nil
+	}
 	if _, _, err := s.archive.check(ctx, by); err != nil {
 		return s.bypass(in, by, err)
 	}
@@ -173,7 +220,10 @@ func (s *Service) deleteSegments(ctx context.Context, old []segment) error {
 		names[i] = g.name
 		s.recent.forget(g.name)
 	}
-	return s.to.delete(ctx, names...)
+	if len(names) == 0 {
+		return nil
+	}
+	return s.remove(func() error { return s.to.delete(ctx, names...) })
 }
 
 // removeOldSegments removes the segments that end before all scheduled backups, whole or not and also of another
@@ -213,7 +263,7 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	for id, t := range c.timelines { // that were not the current ones at any time that is kept
 		ended := func(next timeline) bool { return next.Since.After(t.Since) && next.Since.Before(kept) }
 		if id != current && !c.isUsed(id) && slices.ContainsFunc(slices.Collect(maps.Values(c.timelines)), ended) {
-			if err := s.to.delete(ctx, s.names.timelineName(id)); err != nil {
+			if err := s.remove(func() error { return s.to.delete(ctx, s.names.timelineName(id)) }); err != nil {
 				return err
 			}
 		}

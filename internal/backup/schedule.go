@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/journal"
 )
@@ -169,7 +170,10 @@ func (s *Service) clean() {
 	for _, name := range removed {
 		s.config.Log.Info("removed an unfinished backup", "file", s.to.location(name))
 	}
-	if err != nil && s.ctx.Err() == nil {
+	refused := errors.Is(err, s3.ErrDenied)
+	said := refused && s.uploadsRefused
+	s.uploadsRefused = refused
+	if err != nil && !said && s.ctx.Err() == nil {
 		s.config.Log.Warn("could not remove unfinished backups", "file", s.to.location(""), "error", err)
 	}
 }
@@ -186,14 +190,15 @@ func (s *Service) removeOld() {
 		s.reportNotRemoved(s.to.location(""), err)
 		return
 	}
-	for ; len(old) > s.config.Keep; old = old[1:] {
+	for ; len(old) > s.config.Keep && s.mayRemove(); old = old[1:] {
 		release, err := s.reserve(old[0].Name)
 		if err != nil {
 			continue
 		}
-		err = s.to.remove(s.ctx, old[0].Name)
+		err = s.remove(func() error { return s.to.remove(s.ctx, old[0].Name) })
 		release()
 		switch {
+		case !s.mayRemove():
 		case errors.Is(err, fs.ErrNotExist): // another program has removed it since the list
 		case err != nil:
 			s.reportNotRemoved(old[0].Location, err)

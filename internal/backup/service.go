@@ -89,6 +89,7 @@ type Service struct {
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 	listed     map[string]bool                // names of the last list that no removal by this server concerns
 	changes    int64                          // of listed
+	refusedAt  time.Time                      // of the last removal that the keys may not do; zero: they may, as far as it is known
 
 	claiming chan struct{} // holds an element while ensureOwner runs
 	own      *ownership    // nil: none yet; guarded by mu
@@ -99,6 +100,8 @@ type Service struct {
 	recent  recent
 	copier  *copier       // nil: only backups are made
 	wake    chan struct{} // holds a value when needed was set
+
+	uploadsRefused bool // the keys may not abort uploads; used by the holder of making
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -164,7 +167,7 @@ func newService(c Config) (*Service, error) {
 		}),
 		notRemoved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_not_removed_total",
-			Help: "Old scheduled backups that could not be removed.",
+			Help: "Attempts to remove old backups or merged segments that failed.",
 		}),
 		vanished: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_vanished_total",

@@ -46,7 +46,8 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
 		remedy = "; check the keys and their expiry"
 	case "AccessDenied":
-		remedy = "; give the keys the rights to list the bucket, and to read, write and delete its objects"
+		const remedy = "give the keys the rights to list the bucket, and to read, write and delete its objects"
+		return fmt.Errorf("%s: the S3 server %s returned %w; %s", location, b.endpoint, deniedError{b.hide(r.Error())}, remedy)
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "Redirect",
 		"IllegalLocationConstraintException":
 		remedy = "; check the region and the endpoint"
@@ -64,6 +65,15 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 	}
 	return fmt.Errorf("%s: the S3 server %s returned %w%s", location, b.endpoint, b.hide(r.Error()), remedy)
 }
+
+// ErrDenied is the error of a request that the keys may not send.
+var ErrDenied = errors.New("the keys lack the right")
+
+// deniedError is ErrDenied with the text of the server.
+type deniedError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (deniedError) Is(target error) bool { return target == ErrDenied }
 
 // signature matches the signature of a request, which another program could send again within 15 minutes.
 var signature = regexp.MustCompile(`Signature=[0-9a-fA-F]*`)

@@ -333,6 +333,31 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
+// TestLongList lists more objects than a client keeps in memory.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	const objectsMax, pageMax = 500_000, 50_000
+	var left atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<ListBucketResult>")
+		n := min(left.Load(), pageMax)
+		for i := range n {
+			fmt.Fprintf(w, "<Contents><Key>p-%d</Key></Contents>", left.Load()-i)
+		}
+		if left.Add(-n) > 0 {
+			fmt.Fprint(w, "<NextContinuationToken>more</NextContinuationToken>")
+		}
+		fmt.Fprintf(w, "<IsTruncated>%v</IsTruncated></ListBucketResult>", left.Load() > 0)
+	}))
+	t.Cleanup(s.Close)
+	left.Store(objectsMax + 1)
+	_, err := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket).List(t.Context(), "p-")
+	wantError(t, "list", err, "s3://nursery-backups/p- has more than 500000 objects; use another prefix")
+}
+
 // TestEndlessResponse tests that a client reads a part of a response that doesn't end.
 func TestEndlessResponse(t *testing.T) {
 	t.Parallel()

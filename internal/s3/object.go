@@ -42,10 +42,10 @@ func keyOf(text, encodingType string) (string, error) {
 }
 
 // List returns the objects whose keys begin with a prefix, sorted by key. It returns an error if the server does not
-// say that the list is complete, for more than 100,000 objects, for keys without the prefix, and if the server does not
+// say that the list is complete, for more than 500,000 objects, for keys without the prefix, and if the server does not
 // end the list within some time or returns many pages without further keys.
 func (b *Bucket) List(ctx context.Context, prefix string) ([]Object, error) {
-	const objectsMax, pagesMax = 100_000, 100
+	const objectsMax, pagesMax = 500_000, 100
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
 	defer cancel()
