@@ -84,7 +84,7 @@ func checkUnit(t *testing.T, name string) {
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
 		"handshakes", "reloads", "orders", "attempts", "events", "deliveries", "letters",
-		"spans",
+		"spans", "segments",
 	} {
 		if strings.Contains(name, "_"+noun) {
 			return

@@ -61,18 +61,19 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 	return c, nil
 }
 
-// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup.
-func (c *copier) restorableTo() time.Time {
+// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup. fault is the one of
+// the last round.
+func (c *copier) restorableTo() (at time.Time, fault error) {
 	if c == nil {
-		return time.Time{}
+		return at, nil
 	}
-	at := c.copiedTo()
+	copied := c.copiedTo()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.succeeded == 0 || c.unfounded {
-		return time.Time{}
+	if c.succeeded > 0 && !c.unfounded {
+		at = copied
 	}
-	return at
+	return at, c.fault
 }
 
 // copiedTo returns a time before which the destination has all commits.

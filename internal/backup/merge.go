@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/s3"
@@ -76,15 +77,58 @@ func (s *Service) remove(do func() error) error {
 
 // mergeSegments merges segments until Close.
 func (s *Service) mergeSegments() {
-	failed := false
 	for waitUntil(s.ctx, time.Now().Add(s.shortestMerge())) {
-		err := s.mergeOld(s.ctx, time.Now())
-		if err != nil && !failed && s.ctx.Err() == nil {
-			s.config.Log.Warn("could not merge segments; their number grows until it succeeds",
-				"destination", s.to.location(""), "error", err)
-		}
-		failed = err != nil
+		s.mergeRound(s.ctx, time.Now())
 	}
+}
+
+// merging is the state of the merges for metrics and the console.
+type merging struct {
+	segments int64     // in the destination, at the last merge
+	since    time.Time // when the first merge began that has not succeeded; zero: none
+	fault    error     // of the last merge
+}
+
+// mergeRound merges what is old enough at a time, and logs the first fault.
+func (s *Service) mergeRound(ctx context.Context, now time.Time) {
+	s.mu.Lock()
+	before := s.merging.fault
+	if s.merging.since.IsZero() {
+		s.merging.since = time.Now()
+	}
+	s.mu.Unlock()
+	err := s.mergeOld(ctx, now)
+	if err != nil && before == nil && ctx.Err() == nil {
+		s.config.Log.Warn("could not merge segments; their number grows until it succeeds",
+			"destination", s.to.location(""), "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.merging.fault = err; err == nil {
+		s.merging.since = time.Time{}
+	}
+}
+
+// registerMerging registers the metrics of the merges.
+func (s *Service) registerMerging(metrics prometheus.Registerer) {
+	state := func() merging {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.merging
+	}
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_copy_segments",
+		Help: "Segments in the destination of the backups, when the last merge began.",
+	}, func() float64 { return float64(state().segments) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_copy_merge_lag_seconds",
+		Help: "Time for which merges of segments run or fail; 0 after one has succeeded.",
+	}, func() float64 {
+		since := state().since
+		if since.IsZero() {
+			return 0
+		}
+		return time.Since(since).Seconds()
+	}))
 }
 
 // mergeOld merges the segments of the own timeline that are old enough at a time. A damaged segment does not keep others
@@ -101,6 +145,13 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	count := int64(0)
+	for _, all := range c.segments {
+		count += int64(len(all))
+	}
+	s.mu.Lock()
+	s.merging.segments = count
+	s.mu.Unlock()
 	id := s.ownTimeline()
 	if !c.leads(id, at) { // somebody has removed backups or segments
 		s.needBackup(at)

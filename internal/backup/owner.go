@@ -64,6 +64,7 @@ type ownership struct {
 	timeline string
 	last     int64  // number of the last commit in the destination when the server became the owner
 	history  string // short, after it; empty: unknown
+	since    time.Time
 }
 
 // Claim makes this server the owner of the destination. It returns an OwnedError if that belongs to another one, and nil
@@ -134,6 +135,7 @@ func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
 	if o, err = s.claim(ctx); err != nil {
 		return o, s.note(err)
 	}
+	o.since = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.own = &o

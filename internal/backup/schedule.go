@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"time"
@@ -109,14 +110,31 @@ type Schedule struct {
 	Keep        int
 	Next        time.Time // when the next backup is due; zero until the service has read the destination
 	Copied      time.Time // a restore has all commits from before this time; zero: only those in backups
+	Timeline    string    // to which the server adds; empty: it is not the owner of the destination
+	Since       time.Time // when it became the owner
+	Segments    int64     // in the destination, at the last merge
+	Faults      []string  // of the last copy and the last merge
 }
 
 // Schedule returns the schedule of the service.
 func (s *Service) Schedule() Schedule {
-	copied := s.copier.restorableTo()
+	copied, fault := s.copier.restorableTo()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Schedule{s.to.location(""), s.config.Every, s.config.Keep, s.next, copied}
+	all := Schedule{
+		Destination: s.to.location(""), Every: s.config.Every, Keep: s.config.Keep, Next: s.next, Copied: copied,
+		Segments: s.merging.segments,
+	}
+	if s.own != nil {
+		all.Timeline, all.Since = s.own.timeline, s.own.since
+	}
+	if fault != nil {
+		all.Faults = append(all.Faults, fmt.Sprintf("could not copy commits: %v", fault))
+	}
+	if err := s.merging.fault; err != nil {
+		all.Faults = append(all.Faults, fmt.Sprintf("could not merge segments: %v", err))
+	}
+	return all
 }
 
 // makeScheduled makes a scheduled backup. The caller has acquired the slot.

@@ -89,7 +89,8 @@ type Service struct {
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 	listed     map[string]bool                // names of the last list that no removal by this server concerns
 	changes    int64                          // of listed
-	refusedAt  time.Time                      // of the last removal that the keys may not do; zero: they may, as far as it is known
+	merging    merging
+	refusedAt  time.Time // of the last removal that the keys may not do; zero: they may, as far as it is known
 
 	claiming chan struct{} // holds an element while ensureOwner runs
 	own      *ownership    // nil: none yet; guarded by mu
@@ -131,6 +132,7 @@ func New(c Config) (*Service, error) {
 	if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
 		return nil, err
 	}
+	s.registerMerging(c.Metrics)
 	s.copier, err = newCopier(s, c.Metrics)
 	return s, err
 }

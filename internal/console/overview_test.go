@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"html"
 	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/webhook"
 )
@@ -187,5 +190,15 @@ func TestCopied(t *testing.T) {
 	h.backups.Start()
 	for !strings.Contains(c.get("/").body, overview) || !strings.Contains(c.get("/backups").body, page) {
 		<-time.After(10 * time.Millisecond) // until the first backup is complete
+	}
+	schedule := h.backups.Schedule()
+	c.get("/backups").want(t, 200, "This server became the owner of the destination",
+		`adds to the timeline <span class="mono">`+schedule.Timeline+"</span>.")
+	if err := os.WriteFile(filepath.Join(schedule.Destination, "plants.owner"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.mint("another", auth.ScopeCreate)
+	for !strings.Contains(c.get("/backups").body, "The server could not copy commits: ") {
+		<-time.After(10 * time.Millisecond)
 	}
 }
