@@ -248,6 +248,17 @@ func (s *Service) BackupJobs() ([]BackupJob, error) {
 	return jobs, nil
 }
 
+// BackupLoss is what cannot be restored without a backup.
+type BackupLoss backup.Loss
+
+// BackupLoss returns what cannot be restored without a backup.
+func (s *Service) BackupLoss(ctx context.Context, name string) (BackupLoss, error) {
+	return withBackups(ctx, s, func(ctx context.Context) (BackupLoss, error) {
+		loss, err := s.config.Backups.Loss(ctx, name)
+		return BackupLoss(loss), err
+	})
+}
+
 // DeleteBackup removes a backup, complete or not.
 func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin) error {
 	_, err := withBackups(ctx, s, func(ctx context.Context) (none struct{}, err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -21,6 +22,14 @@ type backups struct {
 	List     []admin.BackupRecord
 	Jobs     []admin.BackupJob
 	Busy     bool // a job runs, so the script loads the page again
+	Delete   *deletion
+}
+
+// deletion is a question before a backup is deleted that a restore needs.
+type deletion struct {
+	Name string
+	Loss string // what cannot be restored without it
+	Last bool   // so that a restore of the newest state needs it
 }
 
 func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -28,9 +37,13 @@ func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Pri
 }
 
 func (c *Console) backupsWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
+	return c.renderBackups(w, r, fault, nil)
+}
+
+func (c *Console) renderBackups(w http.ResponseWriter, r *http.Request, fault *plant.Error, question *deletion) error {
 	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
-	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
+	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff, Delete: question}
 	if err != nil && !content.Off {
 		return err
 	}
@@ -55,11 +68,38 @@ func checkBackup(start func(context.Context, string, audit.Origin) (admin.Backup
 	}
 }
 
+// deleteBackup deletes a backup. Before it deletes one that a restore needs, the form must repeat what is lost.
 func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, form form) error {
-	err := c.Operations.DeleteBackup(r.Context(), form.Get("name"), form.by)
+	name := form.Get("name")
+	loss, err := c.Operations.BackupLoss(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	question := deletion{name, lossText(loss), loss.Some && loss.Before.IsZero()}
+	if question.Loss != form.Get("loss") || question.Last && form.Get("last") == "" {
+		return c.renderBackups(w, r, nil, &question)
+	}
+	err = c.Operations.DeleteBackup(r.Context(), name, form.by)
 	return redirectAfter(w, err, "/backups?done=deleted")
 }
 
 func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
 	return c.api.SendBackup(w, r, r.PathValue("name"), server.OriginOf(w, r, principal))
+}
+
+// lossText tells what cannot be restored without a backup; empty: there is nothing.
+func lossText(l admin.BackupLoss) string {
+	const untilNext = ", until the server has made another backup"
+	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+	switch {
+	case !l.Some:
+		return ""
+	case l.After.IsZero() && l.Before.IsZero():
+		return "nothing" + untilNext
+	case l.After.IsZero():
+		return "nothing from before " + at(l.Before)
+	case l.Before.IsZero():
+		return "nothing from after " + at(l.After) + untilNext
+	}
+	return "nothing from after " + at(l.After) + " and before " + at(l.Before)
 }

@@ -374,12 +374,54 @@ func TestBackups(t *testing.T) {
 	}
 	c.get("/backups/..%2f..%2fetc%2fpasswd").want(t, 404)
 	c.post("/backups/verify", url.Values{"name": {"none.db"}}).want(t, 404, `role="alert"`, "All backups", link[1])
-	if res := c.post("/backups/delete", url.Values{"name": {link[1]}}); res.status != 303 {
+	const loss = "nothing, until the server has made another backup"
+	for _, form := range []url.Values{{}, {"loss": {loss}}, {"last": {"1"}}} { // the last backup asks for both
+		form.Set("name", link[1])
+		c.post("/backups/delete", form).want(t, 200, "Delete <bdi", link[1], loss, `name="last"`)
+	}
+	res = c.post("/backups/delete", url.Values{"name": {link[1]}, "loss": {loss}, "last": {"1"}})
+	if res.status != 303 {
 		t.Errorf("delete: got %d, %s", res.status, res.body)
 	}
 	c.get("/backups?done=deleted").want(t, 200, "No backup yet.", "The backup is deleted.")
 	c.get("/").want(t, 200, "There is no complete backup")
 	c.get("/audit").want(t, 200, "backup.drill", "backup.delete", "operator")
+}
+
+// TestDeleteOfBackups deletes backups: the page asks again before the one that an older state needs, and not before one
+// whose commits the segments have.
+func TestDeleteOfBackups(t *testing.T) {
+	t.Parallel()
+	h := start(t, manyPlants(3)...)
+	c := h.signIn(h.admin)
+	h.backups.Start()
+	for h.backups.Schedule().Copied.IsZero() { // until the first backup is complete
+		<-time.After(10 * time.Millisecond)
+	}
+	h.mint("another", auth.ScopeCreate)
+	minted := time.Now()
+	for h.backups.Schedule().Copied.Before(minted) {
+		<-time.After(10 * time.Millisecond)
+	}
+	for range 2 {
+		c.post("/backups/start", url.Values{})
+		h.awaitJobs()
+	}
+	all, err := h.backups.List(t.Context())
+	if err != nil || len(all) != 3 {
+		t.Fatalf("got %+v, %v", all, err)
+	}
+	if res := c.post("/backups/delete", url.Values{"name": {all[0].Name}}); res.status != 303 {
+		t.Errorf("delete of the newest one: %d, %s", res.status, res.body)
+	}
+	page := c.post("/backups/delete", url.Values{"name": {all[2].Name}})
+	loss := regexp.MustCompile(`name="loss" value="(nothing from before [-0-9: ]+ UTC)"`).FindStringSubmatch(page.body)
+	if page.status != 200 || loss == nil || strings.Contains(page.body, `name="last"`) {
+		t.Fatalf("delete of the first one: %d, %s", page.status, page.body)
+	}
+	if res := c.post("/backups/delete", url.Values{"name": {all[2].Name}, "loss": {loss[1]}}); res.status != 303 {
+		t.Errorf("delete of the first one again: %d, %s", res.status, res.body)
+	}
 }
 
 // TestBackupsWithoutList removes the directory of the backups: the overview does not say that there is no backup.
