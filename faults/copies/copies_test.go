@@ -70,8 +70,8 @@ var (
 	}
 	cutsSegments = rig.Weakness{
 		File: "internal/backup/copy.go",
-		Old:  "s.to.put(ctx, described.Name(s.names.segmentPrefix()), content)",
-		New:  "s.to.put(ctx, described.Name(s.names.segmentPrefix()), content[:len(content)-len(content)%3])",
+		Old:  "s.to.put(ctx, name, content)",
+		New:  "s.to.put(ctx, name, content[:len(content)-len(content)%3])",
 	}
 	losesMerged = rig.Weakness{
 		File: "internal/backup/merge.go",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,18 +21,24 @@ var failpoints = []rig.Weakness{
 	rig.Killer("internal/backup"), rig.Killer("internal/safefile"), rig.Killer("internal/sqlite"),
 	at("record", "internal/sqlite/journal.go", "\tt.history = t.history.After(&c)\n"),
 	at("trim", "internal/sqlite/journal.go", "\tr.trimmed = to\n"),
-	at("after the start of the journal", "internal/backup/copy.go", "\thasBackup := false"),
-	at("before a segment", "internal/backup/copy.go", "\tif err := s.to.put(ctx, described.Name("),
+	at("before the owner", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.ownerName(), o)"),
+	at("before a timeline", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.timelineName(next.ID), next)"),
+	at("before the origin", "internal/backup/owner.go", "\tif err := dbfile.WriteOrigin(s.path,"),
+	at("after the start of the journal", "internal/backup/copy.go", "\tvisit := func(after int64,"),
+	at("before a segment", "internal/backup/copy.go", "\tif err := s.to.put(ctx, name, content)"),
 	at("before a rename", "internal/safefile/safefile.go", "\t\terr = f.Publish(replace)\n"),
 	at("after a segment", "internal/backup/copy.go", "\tc.setCopied(described.Last,"),
-	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, group)\n"),
-	at("before a removal", "internal/backup/merge.go", "\t\tif err := s.to.delete(ctx, g.name); err != nil {\n"),
-	at("before the retention", "internal/backup/merge.go", "\tkept := keptSince(files)\n"),
+	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, append(group, covered...))\n"),
+	at("before a removal", "internal/backup/directory.go", "\t\tif err := d.removeFile(d.location(name)); err != nil && "),
+	at("before the retention", "internal/backup/merge.go", "\tkept, current := keptSince(files), "),
 	{File: "internal/backup/merge.go", Old: "const commitMax = time.Hour", New: "const commitMax = time.Second"},
 }
 
+// failpointsOfStart are those that a server reaches once.
+var failpointsOfStart = []string{"before the owner", "before a timeline", "before the origin", "after the start of the journal"}
+
 // mergePoint is a failpoint before a merged segment is stored.
-var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tif err := s.to.put(ctx, merged.Name(")
+var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tname := merged.Name(")
 
 // removesFirst removes the segments before it stores the merged one.
 var removesFirst = rig.Weakness{
@@ -48,11 +55,12 @@ func TestKilled(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
 	for _, name := range []string{
-		"record", "trim", "after the start of the journal", "before a segment", "before a rename", "after a segment",
-		"before a merged segment", "after a merged segment", "before a removal", "before the retention",
+		"before the owner", "before a timeline", "before the origin", "after the start of the journal", "record", "trim",
+		"before a segment", "before a rename", "after a segment", "before a merged segment", "after a merged segment",
+		"before a removal", "before the retention",
 	} {
 		for _, count := range counts {
-			if name == "after the start of the journal" && count > 1 {
+			if slices.Contains(failpointsOfStart, name) {
 				count = 1 // a server reaches it once
 			}
 			flags := []string{"--backup-every", "1s", "--backup-keep", "1"}
