@@ -138,7 +138,7 @@ func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
 	o.since = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.own = &o
+	s.own, s.wasOwner = &o, true
 	return o, nil
 }
 
@@ -175,6 +175,9 @@ func (s *Service) claim(ctx context.Context) (o ownership, err error) {
 	c, err := s.contents(ctx)
 	if err != nil {
 		return o, err
+	}
+	if s.wasOwner && c.owner.Session != "" && c.owner.Session != s.session {
+		return o, s.fenced(c.owner)
 	}
 	origin, err := dbfile.ReadOrigin(s.path)
 	if err != nil {

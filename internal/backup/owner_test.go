@@ -241,6 +241,26 @@ func TestOwnerIsRemoved(t *testing.T) {
 	r.wantRestored(time.Time{}, 3)
 }
 
+// TestOwnerOutOfReach takes over from a server that finds no owner for a while, because its directory is not mounted.
+func TestOwnerOutOfReach(t *testing.T) {
+	t.Parallel()
+	old := newCopyRig(t)
+	old.backup()
+	old.create(1)
+	old.ship()
+	restored, mounted := old.wantRestored(time.Time{}, 1), old.to+".mounted"
+	old.must(os.Rename(old.to, mounted))
+	if err := old.checkOwner(t.Context()); !errors.Is(err, errNoOwner) {
+		t.Errorf("without the directory: %v", err)
+	}
+	old.must(os.Rename(mounted, old.to))
+	other := old.another(restored, old.contents().owner.Timeline)
+	other.create(1)
+	other.ship()
+	old.create(1)
+	old.wantFenced()
+}
+
 // TestTakeOverAtOnce lets two servers take over from the same one at the same time: whatever one of them acknowledged is
 // part of a restore, or the restore is refused and names both.
 func TestTakeOverAtOnce(t *testing.T) {
