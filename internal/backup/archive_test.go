@@ -41,6 +41,8 @@ type copyRig struct {
 	s3     s3.Config
 	random *rand.Rand
 	ids    []int64 // of the plants, one for each commit
+
+	caughtUp string // Config.CaughtUp of the next server
 }
 
 func newCopyRig(t *testing.T) *copyRig {
@@ -65,8 +67,8 @@ func (r *copyRig) serve(db string, takeOver ...string) {
 	r.engine = e
 	r.Service, err = New(Config{
 		DB: db, Destination: r.to, S3: r.s3, Scratch: r.t.TempDir(), Every: time.Hour, Keep: 2, Engine: e, Lag: time.Second,
-		TakeOver: takeOver,
-		Record:   func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
+		TakeOver: takeOver, CaughtUp: r.caughtUp,
+		Record: func(audit.Event) {}, Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 		Metrics: prometheus.NewRegistry(),
 	})
 	r.must(err)

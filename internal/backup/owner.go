@@ -391,7 +391,7 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 		t.Commits = commits
 	default:
 		t.From, t.Commits = origin.Timeline, origin.Commits
-		if origin.Newest && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
+		if origin.Newest && s.config.CaughtUp == "" && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
 			return t, s.owned(fmt.Sprintf(
 				"has commits until %d, which were stored after the restore of this store; restore it again", last), "")
 		}
@@ -472,42 +472,44 @@ func hostname() string {
 
 // CatchUp restores the newest state again into a restored store which has no commits of its own, if this server may take
 // over from one that went on: what that one acknowledged since is part of it then. No process may have the store open.
-func CatchUp(ctx context.Context, c Config) error {
+//
+// It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged. The
+// session is empty if there was no need to catch up.
+func CatchUp(ctx context.Context, c Config) (session string, err error) {
 	path := dbfile.RealPath(c.DB)
 	origin, err := dbfile.ReadOrigin(path)
 	if err != nil || origin.Holder || !origin.Newest {
-		return err
+		return "", err
 	}
 	s, err := newService(c)
 	if err != nil {
-		return err
+		return "", err
 	}
-	commits, _, err := backupfile.HistoryAt(ctx, path, origin.Commits)
-	if err != nil || commits != origin.Commits {
-		return err
+	if is, err := backupfile.IsAsRestored(ctx, path, origin.Commits); err != nil || !is {
+		return "", err
 	}
 	all, err := s.contents(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	current, err := all.current()
 	if err == nil && current != "" {
 		err = s.mayTakeOver(all, current, origin)
 	}
 	if err != nil || current == "" {
-		return err
+		return "", err
 	}
 	if all, err = s.putOwner(ctx, current); err != nil {
-		return err
+		return "", err
 	}
 	if last, _ := all.end(current); origin.Timeline == current && last == origin.Commits {
-		return nil
+		return s.session, nil
 	}
 	r, err := s.archive.Restore(ctx, c.DB, Point{}, true, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	c.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
 		"plants", r.Plants, "commits", r.Commits, "at", r.At)
-	return nil
+	return s.session, nil
 }

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/dbfile"
 )
 
@@ -52,6 +54,11 @@ func TestTwoServers(t *testing.T) {
 	old.ship()
 
 	other := old.another(restored)
+	origin, err := dbfile.ReadOrigin(restored)
+	old.must(err)
+	other.must(other.engine.AppendAudit(t.Context(), audit.Event{ // as the command does
+		Action: audit.StoreRestore, Details: []audit.Detail{{Key: "commits", Value: fmt.Sprint(origin.Commits)}},
+	}))
 	other.wantRefused("belongs to the server on " + old.host)
 	old.create(1)
 	old.ship() // the refused start has not changed anything
@@ -99,11 +106,51 @@ func (r *copyRig) wantTakeOver(id string) {
 func (r *copyRig) again(takeOver ...string) *copyRig {
 	r.t.Helper()
 	r.must(r.engine.Close())
+	r.catchUp(takeOver...)
+	r.serve(r.config.DB, takeOver...)
+	return r
+}
+
+// catchUp restores what was stored since the restore of the store, which nobody has open.
+func (r *copyRig) catchUp(takeOver ...string) {
+	r.t.Helper()
 	c := r.config
 	c.TakeOver = takeOver
-	r.must(CatchUp(r.t.Context(), c))
-	r.serve(c.DB, takeOver...)
-	return r
+	var err error
+	r.caughtUp, err = CatchUp(r.t.Context(), c)
+	r.must(err)
+}
+
+// TestFencedLate stores commits of the old server after the new one has caught up: nobody has acknowledged them, so they do
+// not keep the new one from its start.
+func TestFencedLate(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]int{"nothing to catch up": 0, "something to catch up": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old := newCopyRig(t)
+			old.backup()
+			old.create(1)
+			old.ship()
+			id := old.ownTimeline()
+			other := old.another(old.wantRestored(time.Time{}, 1))
+			old.create(later)
+			old.ship()
+			old.must(other.engine.Close())
+			other.catchUp(id)
+			old.create(1)
+			old.wantFenced()
+			other.ids = slices.Clone(old.ids[:1+later])
+			other.serve(other.config.DB, id)
+			other.create(1)
+			other.ship()
+			_, got, err := other.restore(time.Time{})
+			old.must(err)
+			if got.Plants != int64(len(other.ids)) || len(got.LeftOut) != 1 || !strings.HasPrefix(got.LeftOut[0], "1 commits by") {
+				t.Errorf("restored %+v, want %d plants, and that 1 commit is left out", got, len(other.ids))
+			}
+		})
+	}
 }
 
 // TestTakeOverOnce starts with the same settings again after another server has taken over since.

@@ -51,6 +51,7 @@ type Config struct {
 
 	TakeOver       []string // timelines of other servers that this one may take over
 	RestoreMissing bool     // a store that was just restored may take over any
+	CaughtUp       string   // result of CatchUp for this store
 
 	By      audit.Origin      // of the entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
@@ -154,7 +155,7 @@ func newService(c Config) (*Service, error) {
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
 		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB), store: store,
-		session: newID(), host: hostname(), claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
+		session: cmp.Or(c.CaughtUp, newID()), host: hostname(), claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,

@@ -56,7 +56,7 @@ func (v *instance) backupConfig() backup.Config {
 	return backup.Config{
 		DB: s.DB.Path, Destination: s.Backup.Dir, S3: s.Backup.S3Config(v.Env), Scratch: v.Env.ScratchDir(s.DB.Path),
 		Every: s.Backup.Every, Keep: s.Backup.Keep, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
-		TakeOver: s.Backup.TakeOver, RestoreMissing: s.Backup.RestoreMissing, By: v.By, Log: v.log,
+		TakeOver: s.Backup.TakeOver, RestoreMissing: s.Backup.RestoreMissing, CaughtUp: v.caughtUp, By: v.By, Log: v.log,
 	}
 }
 

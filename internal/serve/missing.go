@@ -63,12 +63,12 @@ func (v *instance) openMissing(ctx context.Context) error {
 		{Key: "plants", Value: strconv.FormatInt(r.Plants, 10)},
 		{Key: "commits", Value: strconv.FormatInt(r.Commits, 10)},
 	}
-	return nil
+	return v.catchUp(ctx)
 }
 
 // catchUp restores what another server has stored since the restore of the store, if this one takes over from it.
-func (v *instance) catchUp(ctx context.Context) error {
-	if err := backup.CatchUp(ctx, v.backupConfig()); err != nil {
+func (v *instance) catchUp(ctx context.Context) (err error) {
+	if v.caughtUp, err = backup.CatchUp(ctx, v.backupConfig()); err != nil {
 		return v.refused(err)
 	}
 	return nil

@@ -69,6 +69,7 @@ type instance struct {
 	store    *writepath.Store
 	audit    *serverAudit
 	restored []audit.Detail  // of the missing store; nil: it was there
+	caughtUp string          // result of backup.CatchUp
 	backups  *backup.Service // nil: none
 	copied   *copiedEngine   // engine; nil without --backup-sync
 	events   *eventSender
