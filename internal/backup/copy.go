@@ -108,6 +108,7 @@ func (c *copier) run() {
 		case <-time.After(wait):
 		}
 	}
+	<-s.ctx.Done() // a fenced server may still acknowledge plants until it is closed, without --backup-sync
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), shipAtEndMax)
 	defer cancel()
 	_ = c.round(ctx) // what is missing stays in the journal; a fenced server still adds to its own timeline

@@ -121,6 +121,25 @@ func (r *copyRig) catchUp(takeOver ...string) {
 	r.must(err)
 }
 
+// TestFencedAtEnd closes a fenced server, which has made a commit since: the destination has it, and it is counted.
+func TestFencedAtEnd(t *testing.T) {
+	t.Parallel()
+	old := newCopyRig(t)
+	old.backup()
+	old.create(1)
+	old.ship()
+	other := old.another(old.wantRestored(time.Time{}, 1), old.ownTimeline())
+	other.ship()
+	old.create(1)
+	old.Start()
+	<-old.Fenced()
+	old.create(1)
+	old.Close()
+	if _, got, err := other.restore(time.Time{}); err != nil || !strings.HasPrefix(fmt.Sprint(got.LeftOut), "[2 commits by") {
+		t.Errorf("restored %+v, %v, want 2 commits that are left out", got, err)
+	}
+}
+
 // TestFencedLate stores commits of the old server after the new one has caught up: nobody has acknowledged them, so they do
 // not keep the new one from its start.
 func TestFencedLate(t *testing.T) {
