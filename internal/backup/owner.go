@@ -391,7 +391,8 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 		t.Commits = commits
 	default:
 		t.From, t.Commits = origin.Timeline, origin.Commits
-		if origin.Newest && s.config.CaughtUp == "" && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
+		caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // nothing newer is acknowledged
+		if origin.Newest && !caughtUp && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
 			return t, s.owned(fmt.Sprintf(
 				"has commits until %d, which were stored after the restore of this store; restore it again", last), "")
 		}
