@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/webhook":  {"internal/plant", "internal/audit", "internal/store"},
 	"internal/safefile": {},
 	"internal/acme":     {"internal/safefile"},
-	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", embeddedEngine, backupfile, journal},
+	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", embeddedEngine, backupfile, dbfile, journal},
 	"internal/s3":       {},
 	s3test:              {childtest},
 	pebbletest:          {childtest},

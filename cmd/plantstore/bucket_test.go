@@ -19,6 +19,7 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/s3/s3test"
+	"plantstore/internal/sqlite/dbfile"
 )
 
 // newBucket starts an S3 server, and returns it and the environment of programs that use it.
@@ -217,8 +218,16 @@ func TestS3KeysStaySecret(t *testing.T) {
 	_, admin, _ := runIn(
 		t, dir, environ, "token", "create", "operator", "--no-expiry", "--db", db, "--create", "--scope", operatorScopes)
 	c["the token"] = strings.TrimSpace(admin)
-	p, err := startProcess(dir, environ, "serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--log-level", "debug", "--pprof", "--backup-dir", "s3://nursery-backups/plants")
+	serve := []string{
+		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--log-level", "debug", "--pprof", "--backup-dir", "s3://nursery-backups/plants",
+	}
+	_, stdout, stderr := runIn(t, dir, environ, serve...) // only the owner of the backups starts without the bucket
+	c.mustBeAbsent(t, "the first start", []byte(stdout+stderr))
+	if err := dbfile.WriteOrigin(db, dbfile.Origin{Timeline: "0123456789abcdef", Holder: true}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startProcess(dir, environ, serve...)
 	if err != nil {
 		t.Fatal(err)
 	}

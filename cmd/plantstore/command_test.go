@@ -65,7 +65,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"request-timeout": "7s",
 		"auth-failures":   "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s",
-		"backup-sync": "true", "restore-missing": "true",
+		"backup-sync": "true", "restore-missing": "true", "take-over": "0123456789abcdef",
 		"require-sync-standby": "true",
 		"s3-endpoint":          "https://s3.example", "s3-virtual-host": "true",
 		"s3-region": "eu-north-1", "s3-instance-role": "true",
@@ -82,7 +82,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme, "acme-ca": acme, "acme-http-listen": acme,
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca":   {"--tls-cert=cert.pem", "--tls-key=key.pem"},
-		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"},
+		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"}, "take-over": {"--backup-dir=copies"},
 	}
 	for _, row := range new(config.Settings).AllSettings() {
 		name := row.Name

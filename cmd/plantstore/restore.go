@@ -32,8 +32,8 @@ never a store with a running server.
 From the DESTINATION of a server's backups (--backup-dir), the command restores the
 newest commit, or with --at the store as it was at that time: every plant that was
 acknowledged before it. It starts with a backup and repeats the commits after it.
-Commits of another server, which are not part of that, are named; --timeline
-restores them.
+The command names the commits of other servers that are not part of it, and
+--timeline restores these.
 
 If FILE is s3://BUCKET/NAME, the command downloads the backup with the keys that
 backup uses. If FILE is -, it reads the backup from standard input, and the
@@ -64,7 +64,10 @@ that the backup is complete and undamaged.`,
 	p.bindBackup(cmd.Flags(), o, "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
 	bindMoment(cmd.Flags(), "at", "restore the store as it was at this `time`", &point.At)
-	cmd.Flags().StringVar(&point.Timeline, "timeline", "", "restore the commits of this `timeline`")
+	cmd.Flags().Func("timeline", "restore the commits of this `timeline`", func(text string) error {
+		point.Timeline = text
+		return backup.CheckTimeline(text)
+	})
 	return cmd
 }
 
@@ -178,6 +181,9 @@ func (p *program) restoreArchive(
 	}
 	p.auditClosed(ctx, audit.StoreRestore,
 		fileDetail(from), countDetail("plants", r.Plants), countDetail("commits", r.Commits))
+	if err := backup.RecordedRestore(context.WithoutCancel(ctx), db); err != nil {
+		return restoreFault(from, err)
+	}
 	before, at := "before now", point.At
 	if !at.IsZero() {
 		before = "before " + terminal.FormatTime(at)

@@ -221,11 +221,17 @@ func (c *contents) planFor(point Point) (p plan, err error) {
 	if point.Timeline != "" {
 		current, err = point.Timeline, nil
 	}
+	if all := slices.DeleteFunc(c.ids(), func(id string) bool { return id == "" }); point.Timeline != "" &&
+		!slices.Contains(all, point.Timeline) {
+		err = fmt.Errorf("%s has no timeline %s; it has %s",
+			c.archive.to.location(""), point.Timeline, cmp.Or(strings.Join(all, " and "), "none"))
+	}
 	if err != nil {
 		return p, err
 	}
 	if others := c.strangers(current); len(others) > 0 && point.Timeline == "" {
-		return p, fmt.Errorf("%s has the timelines %s and %s of servers that took over at the same time; name one with --timeline",
+		return p, fmt.Errorf("%s has the timelines %s and %s of servers that took over at the same time, and each may have "+
+			"acknowledged plants that the others lack; restore each of them with --timeline, and compare",
 			c.archive.to.location(""), current, strings.Join(others, " and "))
 	}
 	if p, err = c.plan(current, point.At); err == nil {
@@ -382,8 +388,11 @@ func (c *contents) leftOut(id string) (all []string) {
 			counted = t.Commits
 		}
 		if other != "" && last > counted {
-			all = append(all, fmt.Sprintf("%d commits by the server on %s, after commit %d, are not part of it; "+
-				"--timeline %s restores them", last-counted, cmp.Or(t.Host, "an unknown host"), counted, other))
+			form := "%d commits by the server on %s after commit %d are not included; --timeline %s restores them"
+			if last-counted == 1 {
+				form = "%d commit by the server on %s after commit %d is not included; --timeline %s restores it"
+			}
+			all = append(all, fmt.Sprintf(form, last-counted, cmp.Or(t.Host, "an unknown host"), counted, other))
 		}
 	}
 	return all

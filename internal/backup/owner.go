@@ -40,7 +40,7 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("the server on %s owns the backups in %s since %s; this one stores nothing more",
+	return fmt.Sprintf("the server on %s took over the backups in %s at %s; this one stops, and acknowledges nothing more",
 		cmp.Or(e.Host, "another host"), e.Destination, e.Since.UTC().Format(time.RFC3339))
 }
 
@@ -54,7 +54,7 @@ type OwnedError struct {
 func (e *OwnedError) Error() string {
 	text := e.Destination + " " + e.Reason
 	if e.TakeOver != "" {
-		text += "; if that server no longer runs or may be stopped, start this one with --take-over " + e.TakeOver
+		text += "; to go on with this store and stop any other server there, start it with --take-over " + e.TakeOver
 	}
 	return text
 }
@@ -198,7 +198,7 @@ func (s *Service) claim(ctx context.Context) (o ownership, err error) {
 			"if they are lost, start the server with --take-over %s", held.Destination, origin.Timeline)
 	}
 	if c.owner.Store != "" && c.owner.Store != s.store || current == "" && s.hasOthersOnly(ctx) {
-		return o, s.owned("has the backups of another store; use a --backup-dir for each store; to restore a store that "+
+		return o, s.owned("has the backups of another store; give each store its own --backup-dir; to restore a store that "+
 			"was lost, move "+s.config.DB+" and the files beside it away, and use --restore-missing", "")
 	}
 	if origin.Holder && origin.Timeline == current {
@@ -231,7 +231,7 @@ func (s *Service) replace(ctx context.Context, c *contents, current string, orig
 	if err := s.mayTakeOver(c, current, origin); err != nil {
 		refusal, refused := errors.AsType[*OwnedError](err)
 		if reason, ok := errors.AsType[*OwnedError](errNext); refused && ok && !origin.Newest { // --take-over would not help
-			err = s.owned(refusal.Reason+"; it "+reason.Reason, "")
+			err = s.owned(refusal.Reason+", and "+reason.Reason, "")
 		}
 		return o, err
 	}
@@ -296,8 +296,8 @@ func (s *Service) putOwner(ctx context.Context, id string) (*contents, error) {
 
 func (s *Service) conflict(id string, strangers []string) error {
 	all := append([]string{id}, strangers...)
-	return s.owned("has the timelines "+strings.Join(all, " and ")+
-		" of servers that took over at the same time; see what restore --timeline has of each of them",
+	return s.owned("has the timelines "+strings.Join(all, " and ")+" of servers that took over at the same time, and "+
+		"each may have acknowledged plants that the others lack; restore each of them with --timeline, and compare",
 		strings.Join(all, ","))
 }
 
@@ -320,7 +320,7 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 	}
 	last, _ := c.end(current)
 	by := cmp.Or(c.owner, owner{Host: begun.Host, Since: begun.Since})
-	return s.owned(fmt.Sprintf("belongs to the server on %s since %s; its last commit there is %d",
+	return s.owned(fmt.Sprintf("belongs to the server on %s since %s, whose last commit there is %d",
 		cmp.Or(by.Host, "an unknown host"), by.Since.UTC().Format(time.RFC3339), last), current)
 }
 
@@ -394,7 +394,8 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 		caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // nothing newer is acknowledged
 		if origin.Newest && !caughtUp && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
 			return t, s.owned(fmt.Sprintf(
-				"has commits until %d, which were stored after the restore of this store; restore it again", last), "")
+				"has commits up to %d, and this store was restored when %d was the last one, and changed since; restore it again",
+				last, origin.Commits), "")
 		}
 	}
 	for _, g := range c.segments[t.From] {
@@ -413,11 +414,11 @@ func (s *Service) differs(ctx context.Context, last int64, history string) (reas
 	case err != nil:
 		return "", err
 	case commits < last:
-		return fmt.Sprintf("has commits until %d, and this store only until %d: it is an older copy; "+
-			"restore the newest state, or use another --backup-dir for this one", last, commits), nil
+		return fmt.Sprintf("has commits up to %d, and this store only up to %d: it is an older copy; "+
+			"restore the newest state, or give this store another --backup-dir", last, commits), nil
 	case own != (journal.History{}) && history != "" && own.Short() != history:
-		return fmt.Sprintf("has another commit %d than this store: both have gone on after one copy; "+
-			"restore the newest state, or use another --backup-dir for this one", last), nil
+		return fmt.Sprintf("has another commit %d than this store: one of them went on after it was a copy of the other; "+
+			"restore the newest state, or give this store another --backup-dir", last), nil
 	}
 	return "", nil
 }
@@ -472,45 +473,62 @@ func hostname() string {
 }
 
 // CatchUp restores the newest state again into a restored store which has no commits of its own, if this server may take
-// over from one that went on: what that one acknowledged since is part of it then. No process may have the store open.
+// over from one that went on: what that one acknowledged since is part of it then. r is the zero value if it restores
+// nothing. No process may have the store open.
 //
 // It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged. The
 // session is empty if there was no need to catch up.
-func CatchUp(ctx context.Context, c Config) (session string, err error) {
+func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err error) {
 	path := dbfile.RealPath(c.DB)
 	origin, err := dbfile.ReadOrigin(path)
 	if err != nil || origin.Holder || !origin.Newest {
-		return "", err
+		return "", r, err
 	}
 	s, err := newService(c)
 	if err != nil {
-		return "", err
+		return "", r, err
 	}
-	if is, err := backupfile.IsAsRestored(ctx, path, origin.Commits); err != nil || !is {
-		return "", err
+	commits, _, err := backupfile.HistoryAt(ctx, path, origin.Commits)
+	if err != nil || commits != origin.Commits && commits != origin.Entry {
+		return "", r, err
 	}
 	all, err := s.contents(ctx)
 	if err != nil {
-		return "", err
+		return "", r, err
 	}
 	current, err := all.current()
 	if err == nil && current != "" {
 		err = s.mayTakeOver(all, current, origin)
 	}
 	if err != nil || current == "" {
-		return "", err
+		return "", r, err
 	}
 	if all, err = s.putOwner(ctx, current); err != nil {
-		return "", err
+		return "", r, err
 	}
 	if last, _ := all.end(current); origin.Timeline == current && last == origin.Commits {
-		return s.session, nil
+		return s.session, r, nil
 	}
-	r, err := s.archive.Restore(ctx, c.DB, Point{}, true, nil)
-	if err != nil {
-		return "", err
+	if r, err = s.archive.Restore(ctx, c.DB, Point{}, true, nil); err != nil {
+		return "", r, err
 	}
 	c.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
 		"plants", r.Plants, "commits", r.Commits, "at", r.At)
-	return s.session, nil
+	return s.session, r, nil
+}
+
+// RecordedRestore remembers that the last commit of a store is the entry about its restore in the audit log, so that
+// CatchUp may restore it again. No process may have the store open.
+func RecordedRestore(ctx context.Context, path string) error {
+	path = dbfile.RealPath(path)
+	origin, err := dbfile.ReadOrigin(path)
+	if err != nil {
+		return err
+	}
+	commits, _, err := backupfile.HistoryAt(ctx, path, 0)
+	if err != nil || commits != origin.Commits+1 { // else it has other commits too
+		return err
+	}
+	origin.Entry = commits
+	return dbfile.WriteOrigin(path, origin)
 }

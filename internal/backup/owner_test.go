@@ -75,7 +75,7 @@ func TestTwoServers(t *testing.T) {
 	old.wantFenced()
 	old.must(old.engine.Close())
 	old.serve(old.config.DB)
-	old.wantRefused("both have gone on after one copy")
+	old.wantRefused("went on after it was a copy of the other")
 
 	other.wantRestored(time.Time{}, 11)
 	_, got, err := other.restore(time.Time{})
@@ -117,7 +117,7 @@ func (r *copyRig) catchUp(takeOver ...string) {
 	c := r.config
 	c.TakeOver = takeOver
 	var err error
-	r.caughtUp, err = CatchUp(r.t.Context(), c)
+	r.caughtUp, _, err = CatchUp(r.t.Context(), c)
 	r.must(err)
 }
 
@@ -188,7 +188,7 @@ func TestTakeOverOnce(t *testing.T) {
 	third.ship()
 	second.must(second.engine.Close())
 	second.serve(second.config.DB, id)
-	second.wantRefused("this store only until")
+	second.wantRefused("this store only up to")
 	third.ship()
 	third.wantRestored(time.Time{}, 4)
 }
@@ -220,7 +220,7 @@ func TestStoreMoves(t *testing.T) {
 	other.wantRefused("it is an older copy")
 	other.create(2)
 	other = other.again(id)
-	other.wantRefused("both have gone on after one copy")
+	other.wantRefused("went on after it was a copy of the other")
 	r.serve(r.config.DB)
 	r.ship()
 	r.wantRestored(time.Time{}, 3)
@@ -248,7 +248,7 @@ func TestSnapshotOfMachine(t *testing.T) {
 	r.create(2) // without the destination
 	r.must(r.engine.Close())
 	r.serve(r.config.DB)
-	r.wantRefused("both have gone on after one copy")
+	r.wantRefused("went on after it was a copy of the other")
 	r.ids = r.ids[:4]
 	r.wantRestored(time.Time{}, 4)
 }

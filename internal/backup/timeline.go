@@ -60,11 +60,11 @@ func readObject(ctx context.Context, to destination, name string, v any) error {
 	}
 	defer r.Close()
 	text, err := io.ReadAll(io.LimitReader(r, bytesMax))
-	if err == nil {
-		err = json.Unmarshal(text, v)
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", to.location(name), err)
+	}
+	if err := json.Unmarshal(text, v); err != nil { // the owner stores itself again, or makes a backup
+		return fmt.Errorf("%s is damaged: %w; remove it while the server runs, which then does without it", to.location(name), err)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (b *Backup) check(s *Settings) error {
 	case b.RestoreMissing && b.Dir == "":
 		return s.Fault("restore-missing", "set backup-dir too, from which the store is restored")
 	case len(b.TakeOver) > 0 && b.Dir == "":
-		return s.Fault("take-over", "set backup-dir too, which this server takes over")
+		return s.Fault("take-over", "set backup-dir too, whose backups this server takes over")
 	case b.Sync && b.Dir == "":
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:

@@ -125,7 +125,7 @@ func (s *Settings) storeGroups() []Group {
 			},
 			{
 				"take-over", list(&s.Backup.TakeOver, backup.CheckTimeline), "",
-				"take the backup directory over from the server with these `timelines`",
+				"take the backup directory over from the servers with these `timelines`",
 			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
 			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},

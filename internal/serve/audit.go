@@ -16,13 +16,21 @@ type serverAudit struct {
 	*audit.Recorder
 
 	by      audit.Origin
-	cancel  context.CancelFunc // ends prune
+	cancel  context.CancelFunc // ends prune; nil: the start is not recorded
 	pruning sync.WaitGroup
 }
 
-// openAudit records the start of the server with its settings, and starts the removal of old entries.
-func (v *instance) openAudit(ctx context.Context) error {
-	a := &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
+// openAudit opens the audit log.
+func (v *instance) openAudit(context.Context) error {
+	v.audit = &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
+	v.onClose(v.audit.stop)
+	return nil
+}
+
+// recordStart records the start of the server with its settings, and starts the removal of old entries. It follows
+// openBackups: a server that does not own the destination changes nothing in the store, so it can still catch up.
+func (v *instance) recordStart(ctx context.Context) error {
+	a := v.audit
 	details := append(auditDetails(v.Settings, v.Env), audit.Detail{Key: "version", Value: v.Version})
 	if v.restored != nil {
 		a.Record(a.event(audit.StoreRestore, v.restored...))
@@ -32,8 +40,6 @@ func (v *instance) openAudit(ctx context.Context) error {
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	keep := v.Settings.AuditKeep // here, because a reload replaces the settings
 	a.pruning.Go(func() { a.prune(ctx, v.engine, keep, v.log) })
-	v.audit = a
-	v.onClose(a.stop)
 	return nil
 }
 
@@ -43,9 +49,11 @@ func (a *serverAudit) event(action audit.Action, details ...audit.Detail) audit.
 
 // stop records the end of the server.
 func (a *serverAudit) stop() {
-	a.cancel()
-	a.pruning.Wait()
-	a.Record(a.event(audit.ServerStop))
+	if a.cancel != nil {
+		a.cancel()
+		a.pruning.Wait()
+		a.Record(a.event(audit.ServerStop))
+	}
 	a.Close()
 }
 

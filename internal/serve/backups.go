@@ -63,9 +63,9 @@ func (v *instance) backupConfig() backup.Config {
 // refused returns the error of a server that does not own the destination of its backups.
 func (v *instance) refused(err error) error {
 	if _, owned := errors.AsType[*backup.OwnedError](err); owned {
-		return v.Settings.Fault("backup-dir", "%w", err)
+		return v.Settings.Fault("backup-dir", "%w", err) // 2, so that systemd does not start it again
 	}
-	return fmt.Errorf("claim the destination of the backups: %w", err)
+	return fmt.Errorf("find the owner of the backups: %w", err)
 }
 
 // fenced returns a channel that is closed when another server owns the destination of the backups; nil: there is none.

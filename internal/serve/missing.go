@@ -58,18 +58,27 @@ func (v *instance) openMissing(ctx context.Context) error {
 		v.log.Warn("a damaged backup was left out of the restore", "error", fault)
 	}
 	v.log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
+	v.setRestored(r)
+	return v.catchUp(ctx)
+}
+
+// setRestored sets the details of the entry about a restore in the audit log.
+func (v *instance) setRestored(r backup.Recovered) {
 	v.restored = []audit.Detail{
-		{Key: "file", Value: s.Backup.Dir},
+		{Key: "file", Value: v.Settings.Backup.Dir},
 		{Key: "plants", Value: strconv.FormatInt(r.Plants, 10)},
 		{Key: "commits", Value: strconv.FormatInt(r.Commits, 10)},
 	}
-	return v.catchUp(ctx)
 }
 
 // catchUp restores what another server has stored since the restore of the store, if this one takes over from it.
 func (v *instance) catchUp(ctx context.Context) (err error) {
-	if v.caughtUp, err = backup.CatchUp(ctx, v.backupConfig()); err != nil {
+	var r backup.Recovered
+	if v.caughtUp, r, err = backup.CatchUp(ctx, v.backupConfig()); err != nil {
 		return v.refused(err)
+	}
+	if r.Backup != "" {
+		v.setRestored(r)
 	}
 	return nil
 }

@@ -97,6 +97,7 @@ func (v *instance) open(ctx context.Context) error {
 		v.openStore,
 		v.openAudit,
 		v.openBackups,
+		v.recordStart,
 		v.openWebhooks,
 		v.openServers,
 		v.openACME,

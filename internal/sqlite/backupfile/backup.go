@@ -259,23 +259,6 @@ func HistoryAt(ctx context.Context, path string, after int64) (commits int64, hi
 	return commits, history, err
 }
 
-// IsAsRestored reports whether the store at path has no commit after the one that a restore ended with, except the entry
-// about that in the audit log.
-func IsAsRestored(ctx context.Context, path string, commits int64) (is bool, err error) {
-	const entry = "SELECT count(*) FROM plantstore_audit WHERE sequence = (SELECT audit_sequence FROM state) AND " +
-		"entry ->> '$.action' = 'store.restore' AND entry ->> '$.details.commits' = cast(? AS TEXT)"
-	err = dbfile.Read(ctx, path, func(c *sqlite3.Conn) error {
-		s, err := dbfile.ReadState(c)
-		if err != nil {
-			return err
-		}
-		entries, err := c.QueryInt(entry, commits)
-		is = s.Commits == commits || s.Commits == commits+1 && entries == 1
-		return err
-	})
-	return is, err
-}
-
 // RefuseExisting returns an error if one of the files exists.
 func RefuseExisting(paths ...string) error {
 	for _, name := range paths {

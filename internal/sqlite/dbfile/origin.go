@@ -20,6 +20,7 @@ type Origin struct {
 	Timeline string `json:"timeline"` // of the commits in the destination
 	Commits  int64  `json:"commits"`  // number of the commit that a restore ended with; unused for a holder
 	Newest   bool   `json:"newest"`   // the restore asked for the newest commit
+	Entry    int64  `json:"entry"`    // number of the commit with the entry about the restore in the audit log; 0: none
 	Holder   bool   `json:"holder"`   // the store continues the timeline
 	Replaces string `json:"replaces"` // the timeline that a store continued which was restored in its place; empty: none
 
