@@ -232,12 +232,14 @@ var exitCodes = []struct {
 }{
 	{exitOK, "the command succeeded", ""},
 	{exitFailure, "the command failed", "Standard error has the reason."},
-	{exitUsage, "wrong usage", "A command, flag, setting or value is unknown or invalid. The command changed nothing."},
+	{exitUsage, "wrong usage", "A command, flag, setting or value is unknown or invalid, or the backup directory belongs to another server or store. " +
+		"The command changed nothing."},
 	{
 		exitIO, "the store is not usable",
 		"The disk failed, the store is damaged, or its schema differs from the schema of its version. The log has the " +
 			"cause. Every acknowledged plant is on stable storage, unless its file was removed. " +
-			"Check the disk before you start the server again. " +
+			"Check the disk before you start the server again. `serve` also ends with 74 when another server has [taken over]" +
+			"(../explanation/durability.md#one-owner) its backup directory. " +
 			"74 is `EX_IOERR` of `sysexits.h`.",
 	},
 	{
