@@ -395,31 +395,37 @@ func TestDeleteOfBackups(t *testing.T) {
 	h := start(t, manyPlants(3)...)
 	c := h.signIn(h.admin)
 	h.backups.Start()
-	for h.backups.Schedule().Copied.IsZero() { // until the first backup is complete
-		<-time.After(10 * time.Millisecond)
+	awaitCopy := func() {
+		for at := time.Now(); h.backups.Schedule().Copied.Before(at); {
+			<-time.After(10 * time.Millisecond)
+		}
 	}
+	awaitCopy() // which needs the first backup
 	h.mint("another", auth.ScopeCreate)
-	minted := time.Now()
-	for h.backups.Schedule().Copied.Before(minted) {
-		<-time.After(10 * time.Millisecond)
-	}
 	for range 2 {
 		c.post("/backups/start", url.Values{})
 		h.awaitJobs()
 	}
+	awaitCopy()
 	all, err := h.backups.List(t.Context())
 	if err != nil || len(all) != 3 {
 		t.Fatalf("got %+v, %v", all, err)
 	}
-	if res := c.post("/backups/delete", url.Values{"name": {all[0].Name}}); res.status != 303 {
+	newest, first := all[0].Name, ""
+	for _, b := range all {
+		if !b.Manual {
+			first = b.Name
+		}
+	}
+	if res := c.post("/backups/delete", url.Values{"name": {newest}}); res.status != 303 {
 		t.Errorf("delete of the newest one: %d, %s", res.status, res.body)
 	}
-	page := c.post("/backups/delete", url.Values{"name": {all[2].Name}})
+	page := c.post("/backups/delete", url.Values{"name": {first}})
 	loss := regexp.MustCompile(`name="loss" value="(nothing from before [-0-9: ]+ UTC)"`).FindStringSubmatch(page.body)
 	if page.status != 200 || loss == nil || strings.Contains(page.body, `name="last"`) {
 		t.Fatalf("delete of the first one: %d, %s", page.status, page.body)
 	}
-	if res := c.post("/backups/delete", url.Values{"name": {all[2].Name}, "loss": {loss[1]}}); res.status != 303 {
+	if res := c.post("/backups/delete", url.Values{"name": {first}, "loss": {loss[1]}}); res.status != 303 {
 		t.Errorf("delete of the first one again: %d, %s", res.status, res.body)
 	}
 }
