@@ -183,7 +183,7 @@ func (c *copier) report(err error) {
 	switch {
 	case isRefusal(err) && !isRefusal(before):
 		log.Error("another server owns the destination of the backups; this one stops", "destination", to, "error", err)
-	case err != nil && before == nil:
+	case err != nil && (before == nil || errors.Is(before, errNoOwner)):
 		log.Warn("could not copy commits to the destination of the backups; it lacks them until it is back",
 			"destination", to, "error", err)
 	case err == nil && before != nil:

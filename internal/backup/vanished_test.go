@@ -130,11 +130,15 @@ func TestDiskIsUnmounted(t *testing.T) {
 	r.must(err)
 	origin.Device++
 	r.must(dbfile.WriteOrigin(r.path, origin))
-	for range 2 {
+	log := r.logged()
+	for range 3 {
 		r.create(1)
-		if err := r.copier.ship(t.Context()); err == nil {
+		if err := r.copier.round(t.Context()); err == nil {
 			t.Error("a commit is acknowledged")
 		}
+	}
+	if lines := log.newLines(t); len(lines) != 3 || !strings.Contains(lines[2], "on another disk") { // with that of the backup
+		t.Errorf("log %q", lines)
 	}
 	r.empty()
 	fill()
@@ -143,7 +147,7 @@ func TestDiskIsUnmounted(t *testing.T) {
 	if r.backupNeeded() {
 		t.Error("the copy has a gap")
 	}
-	r.wantRestored(time.Time{}, 5)
+	r.wantRestored(time.Time{}, 6)
 }
 
 // TestBackupIsRemoved removes backups that a list had. The log names those that neither retention nor an operator of the
