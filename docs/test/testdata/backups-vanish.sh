@@ -1,0 +1,9 @@
+. ./runbook.sh
+install -d -m 700 -o plantstore -g plantstore /mnt/backup/plants
+install -d /etc/systemd/system/plantstore.service.d
+block back-up-on-a-schedule.md /etc/systemd/system/plantstore.service.d/backup.conf
+systemctl daemon-reload
+echo 'backup-dir: /mnt/backup/plants' | restart
+until_logged "backup made"
+rm /mnt/backup/plants/plantstore-*
+until_logged "a backup has vanished"
