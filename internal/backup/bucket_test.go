@@ -446,8 +446,8 @@ func TestBucketHidesManifest(t *testing.T) {
 	}
 }
 
-// TestKeysWithoutDelete copies, merges, restores and verifies with keys that may not remove anything. The server asks for
-// a removal once an hour, and reads no segment for it again.
+// TestKeysWithoutDelete copies, merges, restores and verifies with keys that may not remove anything. The server asks
+// for a removal once an hour, and reads no segment for it again.
 func TestKeysWithoutDelete(t *testing.T) {
 	t.Parallel()
 	s, _, _ := newPrefix(t)

@@ -61,8 +61,8 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 	return c, nil
 }
 
-// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup. fault is the one of
-// the last round.
+// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup. fault is the one
+// of the last round.
 func (c *copier) restorableTo() (at time.Time, fault error) {
 	if c == nil {
 		return at, nil

@@ -25,7 +25,8 @@ func (s *Service) Loss(ctx context.Context, name string) (l Loss, err error) {
 	return l, nil
 }
 
-// loss returns what cannot be restored without a backup: nothing, if an earlier one and segments lead to its last commit.
+// loss returns what cannot be restored without a backup: nothing, if an earlier one and segments lead to its last
+// commit.
 func (c *contents) loss(b Backup) (l Loss) {
 	line := c.line(b.Manifest.Timeline)
 	line[0].last = b.Manifest.Commits

@@ -30,7 +30,7 @@ func TestNamesAreShort(t *testing.T) {
 	}
 	longest := len(strings.TrimRight(temporary, "0123456789")) + digitsMax
 	if longest > bytesMax {
-		t.Errorf("%s has %d bytes, its temporary file %s up to %d, want at most %d", name, len(name), temporary, longest, bytesMax)
+		t.Errorf("%s has %d bytes, its temporary file up to %d, want at most %d", name, len(name), longest, bytesMax)
 	}
 	if shorter := len(seriesOf("plantstore.db").segmentPrefix()) - len(names.segmentPrefix()); len(name)+shorter != 106 {
 		t.Errorf("of plantstore.db: %d bytes", len(name)+shorter)

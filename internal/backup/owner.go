@@ -187,15 +187,14 @@ func (s *Service) claim(ctx context.Context) (o ownership, err error) {
 	if err != nil {
 		return o, err
 	}
-	held := dbfile.Origin{
-		Timeline: current, Holder: true, Destination: s.to.location(""), Device: deviceOf(s.to.location("")), Inode: origin.Inode,
-	}
+	to := s.to.location("")
+	held := dbfile.Origin{Holder: true, Destination: to, Device: deviceOf(to), Inode: origin.Inode}
 	begun := c.timelines[origin.Timeline].ID != ""
-	lost := origin.Holder && origin.Destination == held.Destination && len(c.bases) == 0 &&
+	lost := origin.Holder && origin.Destination == to && len(c.bases) == 0 &&
 		(!begun || c.isUsed(origin.Timeline)) // else the server was killed during the first backup
 	if lost && origin.Device != held.Device && !begun && !slices.Contains(s.config.TakeOver, origin.Timeline) {
 		return o, fmt.Errorf("%s has no backup and is on another disk than before; mount the disk with the backups; "+
-			"if they are lost, start the server with --take-over %s", held.Destination, origin.Timeline)
+			"if they are lost, start the server with --take-over %s", to, origin.Timeline)
 	}
 	if c.owner.Store != "" && c.owner.Store != s.store || current == "" && s.hasOthersOnly(ctx) {
 		return o, s.owned("has the backups of another store; give each store its own --backup-dir; to restore a store that "+
@@ -211,7 +210,7 @@ func (s *Service) claim(ctx context.Context) (o ownership, err error) {
 	}
 	if err == nil && lost {
 		s.config.Log.Warn("the destination has no backup of this store, although this server has owned it before; "+
-			"check whether somebody removed them, or another disk is mounted; making a new one", "destination", held.Destination)
+			"check whether somebody removed them, or another disk is mounted; making a new one", "destination", to)
 	}
 	return o, err
 }
@@ -226,7 +225,9 @@ func deviceOf(destination string) uint64 {
 }
 
 // replace begins a timeline, if this server may take over from the current owner.
-func (s *Service) replace(ctx context.Context, c *contents, current string, origin dbfile.Origin) (o ownership, err error) {
+func (s *Service) replace(
+	ctx context.Context, c *contents, current string, origin dbfile.Origin,
+) (o ownership, err error) {
 	_, errNext := s.nextTimeline(ctx, c, current, origin) // before the old owner is fenced
 	if err := s.mayTakeOver(c, current, origin); err != nil {
 		refusal, refused := errors.AsType[*OwnedError](err)

@@ -286,8 +286,8 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 	return all, nil
 }
 
-// isKept reports whether a backup is a complete one of the store that retention keeps: a rule of the bucket may remove the
-// others. The caller has locked mu.
+// isKept reports whether a backup is a complete one of the store that retention keeps: a rule of the bucket may remove
+// the others. The caller has locked mu.
 func (s *Service) isKept(name string) bool {
 	m, complete := s.manifests[name]
 	newer := 0

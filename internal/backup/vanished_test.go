@@ -117,8 +117,8 @@ func TestDiskIsNotMounted(t *testing.T) {
 	r.wantRestored(time.Time{}, 3)
 }
 
-// TestDiskIsUnmounted unmounts the disk while the server runs. A segment that it has stored in the directory below is not
-// removed from the journal, so that the disk gets it too.
+// TestDiskIsUnmounted unmounts the disk while the server runs. A segment that it has stored in the directory below is
+// not removed from the journal, so that the disk gets it too.
 func TestDiskIsUnmounted(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -137,7 +137,8 @@ func TestDiskIsUnmounted(t *testing.T) {
 			t.Error("a commit is acknowledged")
 		}
 	}
-	if lines := log.newLines(t); len(lines) != 3 || !strings.Contains(lines[2], "on another disk") { // with that of the backup
+	lines := log.newLines(t)
+	if len(lines) != 3 || !strings.Contains(lines[2], "on another disk") { // with that of the backup
 		t.Errorf("log %q", lines)
 	}
 	r.empty()
@@ -150,8 +151,8 @@ func TestDiskIsUnmounted(t *testing.T) {
 	r.wantRestored(time.Time{}, 6)
 }
 
-// TestBackupIsRemoved removes backups that a list had. The log names those that neither retention nor an operator of the
-// server removed.
+// TestBackupIsRemoved removes backups that a list had. The log names those that neither retention nor an operator of
+// the server removed.
 func TestBackupIsRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -47,7 +47,8 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 		remedy = "; check the keys and their expiry"
 	case "AccessDenied":
 		const remedy = "give the keys the rights to list the bucket, and to read, write and delete its objects"
-		return fmt.Errorf("%s: the S3 server %s returned %w; %s", location, b.endpoint, deniedError{b.hide(r.Error())}, remedy)
+		err := deniedError{b.hide(r.Error())}
+		return fmt.Errorf("%s: the S3 server %s returned %w; %s", location, b.endpoint, err, remedy)
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "Redirect",
 		"IllegalLocationConstraintException":
 		remedy = "; check the region and the endpoint"
