@@ -209,6 +209,15 @@ func (m *machine) start(t *testing.T, before []string, flags ...string) (err err
 // load starts clients and commands, which run until m.end.
 func (m *machine) load(t *testing.T) {
 	t.Helper()
+	ctx := m.loadPlants(t)
+	first := m.random.Int64()
+	m.clients.Go(func() { m.changeTokens(ctx, m.program, m.db) })
+	m.clients.Go(func() { m.importPlants(ctx, m.program, m.db, first) })
+}
+
+// loadPlants starts clients, which run until m.end, when the context ends.
+func (m *machine) loadPlants(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	m.end = cancel
 	url := m.server.URL
@@ -216,9 +225,7 @@ func (m *machine) load(t *testing.T) {
 		ids := rand.New(rand.NewPCG(m.random.Uint64(), m.random.Uint64()))
 		m.clients.Go(func() { m.create(ctx, &rig.Client{Token: m.token}, url, ids) })
 	}
-	first := m.random.Int64()
-	m.clients.Go(func() { m.changeTokens(ctx, m.program, m.db) })
-	m.clients.Go(func() { m.importPlants(ctx, m.program, m.db, first) })
+	return ctx
 }
 
 // stop kills the server after a time, and returns the time up to which it had copied all commits.

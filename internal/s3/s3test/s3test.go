@@ -108,12 +108,12 @@ func (s *Server) metadata() string { return filepath.Join(s.root, "metadata") }
 
 // build returns the path of the program, which the build cache usually has.
 func build(ctx context.Context) (string, error) {
-	module, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "plantstore").Output() // also of faults/
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		return "", fmt.Errorf("go list -m: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=tools/versitygw.mod", "-n", "versitygw")
-	cmd.Dir = filepath.Dir(strings.TrimSpace(string(module)))
+	cmd.Dir = strings.TrimSpace(string(root))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
