@@ -54,11 +54,8 @@ func TestTwoServers(t *testing.T) {
 	old.ship()
 
 	other := old.another(restored)
-	origin, err := dbfile.ReadOrigin(restored)
-	old.must(err)
-	other.must(other.engine.AppendAudit(t.Context(), audit.Event{ // as the command does
-		Action: audit.StoreRestore, Details: []audit.Detail{{Key: "commits", Value: fmt.Sprint(origin.Commits)}},
-	}))
+	other.must(other.engine.AppendAudit(t.Context(), audit.Event{Action: audit.StoreRestore})) // as the command does
+	other.must(RecordedRestore(t.Context(), restored))
 	other.wantRefused("belongs to the server on " + old.host)
 	old.create(1)
 	old.ship() // the refused start has not changed anything
@@ -165,7 +162,7 @@ func TestFencedLate(t *testing.T) {
 			other.ship()
 			_, got, err := other.restore(time.Time{})
 			old.must(err)
-			if got.Plants != int64(len(other.ids)) || len(got.LeftOut) != 1 || !strings.HasPrefix(got.LeftOut[0], "1 commits by") {
+			if got.Plants != int64(len(other.ids)) || len(got.LeftOut) != 1 || !strings.HasPrefix(got.LeftOut[0], "1 commit by") {
 				t.Errorf("restored %+v, want %d plants, and that 1 commit is left out", got, len(other.ids))
 			}
 		})
