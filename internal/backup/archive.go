@@ -248,8 +248,9 @@ type Verification struct {
 	Faults  []string `json:"-"`                  // descriptions of the damage
 }
 
-// Verify reads all backups and segments, and detects damage and missing segments. It does not check the plants of
-// backups in a bucket; a restore does. progress receives the numbers of files that are read, and of all.
+// Verify reads all backups, and the segments that a restore may read, and detects damage and missing segments. It does
+// not check the plants of backups in a bucket; a restore does. progress receives the numbers of files that are read, and
+// of all.
 func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v Verification, err error) {
 	files, err := a.to.list(ctx, a.names.prefix())
 	if err != nil {
@@ -260,7 +261,7 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 	if err != nil {
 		return v, err
 	}
-	segments := slices.Concat(slices.Collect(maps.Values(contents.segments))...)
+	segments := slices.Concat(slices.Collect(maps.Values(contents.needed))...)
 	all, done := int64(len(files)+len(segments)), int64(0)
 	read := func(name string, faults []string, err error) error {
 		if ctx.Err() != nil {

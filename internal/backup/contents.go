@@ -23,6 +23,7 @@ type contents struct {
 	owner     owner // the zero value without one
 	timelines map[string]timeline
 	segments  map[string][]segment // by their timelines, sorted by their first commits, the longest first
+	needed    map[string][]segment // those that no earlier one covers, so that their last commits ascend too
 	bases     []Backup             // complete ones
 	faults    []string             // of the other ones
 	kept      time.Time            // retention has removed the commits before it that follow a backup; zero: none
@@ -66,7 +67,10 @@ func (a *Archive) contents(ctx context.Context) (c *contents, err error) {
 
 // contentsWith reads the list of the segments and timelines, and the owner, of a destination with complete backups.
 func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (c *contents, err error) {
-	c = &contents{archive: a, timelines: map[string]timeline{}, segments: map[string][]segment{}, bases: bases}
+	c = &contents{
+		archive: a, timelines: map[string]timeline{}, bases: bases,
+		segments: map[string][]segment{}, needed: map[string][]segment{},
+	}
 	owned, err := a.readOwner(ctx)
 	var files []file
 	for err == nil {
@@ -90,10 +94,17 @@ func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (c *contents
 			}
 		}
 	}
-	for _, all := range c.segments {
+	for id, all := range c.segments {
 		slices.SortFunc(all, func(a, b segment) int {
 			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last))
 		})
+		last := int64(0)
+		for _, s := range all {
+			if s.Last > last {
+				c.needed[id] = append(c.needed[id], s)
+				last = s.Last
+			}
+		}
 	}
 	return c, nil
 }
@@ -346,12 +357,12 @@ func (c *contents) stepsAfter(line []stretch, have int64, until, at time.Time) (
 
 // segmentWith returns the segment of a timeline that has a commit, of several the one with the most commits after it.
 func (c *contents) segmentWith(id string, commit int64) (best segment, found bool) {
-	for _, s := range c.segments[id] {
-		if s.First <= commit && commit <= s.Last && (!found || s.Last > best.Last) {
-			best, found = s, true
-		}
+	all := c.needed[id]
+	after, _ := slices.BinarySearchFunc(all, commit+1, func(s segment, n int64) int { return cmp.Compare(s.First, n) })
+	if after == 0 || all[after-1].Last < commit {
+		return best, false
 	}
-	return best, found
+	return all[after-1], true
 }
 
 // later returns the name of an object which shows that a stretch has commits after one; empty: there is none.

@@ -2,12 +2,14 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -361,4 +363,49 @@ func TestRestoreBehind(t *testing.T) {
 	tenth := r.forgeAfter(second, times[2:10])
 	r.wantCommits(time.Time{}, tenth)
 	r.wantCommits(time.Time{}, r.forgeAfter(tenth, times[10:]))
+}
+
+// listed is a destination that lists further files, which it does not have.
+type listed struct {
+	destination
+
+	files []file
+}
+
+func (l *listed) list(ctx context.Context, prefix string) ([]file, error) {
+	files, err := l.destination.list(ctx, prefix)
+	if strings.HasSuffix(prefix, ".") {
+		files = append(files, l.files...)
+	}
+	return files, err
+}
+
+// TestPlanOfManySegments plans with 100,000 segments, which a merge has not replaced or could not remove: the time that
+// it takes is not their square.
+func TestPlanOfManySegments(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.ship()
+	const commits = 100_000
+	l := &listed{destination: r.Service.to}
+	add := func(first, last int64) {
+		s := journal.Segment{
+			Timeline: r.ownTimeline(), First: first, Last: last, To: time.Unix(last, 0), After: journal.History{}.String(),
+		}
+		l.files = append(l.files, file{name: s.Name(r.names.segmentPrefix())})
+	}
+	first := r.contents().bases[0].Manifest.Commits + 1
+	for i := range int64(commits) {
+		add(first+i, first+i)
+	}
+	r.archive.to = l
+	for _, want := range []int{commits, 2} {
+		p, err := r.contents().planFor(Point{})
+		if n := len(p.steps); err != nil || n != want || p.steps[n-1].until != first+commits-1 {
+			t.Errorf("%d steps, %v, want %d", n, err, want)
+		}
+		add(first, first+commits/2)
+		add(first+commits/2, first+commits-1)
+	}
 }
