@@ -54,9 +54,14 @@ func (d *directory) list(_ context.Context, prefix string) (files []file, err er
 		if !strings.HasPrefix(entry.Name(), prefix) {
 			continue
 		}
-		if info, err := entry.Info(); err == nil { // else it was removed since
-			files = append(files, file{entry.Name(), info.Size()})
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) { // it was removed since
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{entry.Name(), info.Size()})
 	}
 	return files, err
 }

@@ -229,3 +229,20 @@ func (d *slowList) list(ctx context.Context, prefix string) ([]file, error) {
 	d.after()
 	return files, err
 }
+
+// TestListOfUnreadableDirectory lists a directory whose files cannot be found out about: they are not missing.
+func TestListOfUnreadableDirectory(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may search each directory")
+	}
+	r := newRig(t)
+	r.copyAs(r.nameAt(-time.Hour))
+	if err := os.Chmod(r.dir, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(r.dir, 0o700)
+	if files, err := r.to.list(t.Context(), ""); err == nil {
+		t.Errorf("listed %v", files)
+	}
+}
