@@ -218,13 +218,14 @@ func TestS3KeysStaySecret(t *testing.T) {
 	_, admin, _ := runIn(
 		t, dir, environ, "token", "create", "operator", "--no-expiry", "--db", db, "--create", "--scope", operatorScopes)
 	c["the token"] = strings.TrimSpace(admin)
+	const to = "s3://nursery-backups/plants"
 	serve := []string{
 		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--log-level", "debug", "--pprof", "--backup-dir", "s3://nursery-backups/plants",
+		"--log-level", "debug", "--pprof", "--backup-dir", to,
 	}
 	_, stdout, stderr := runIn(t, dir, environ, serve...) // only the owner of the backups starts without the bucket
 	c.mustBeAbsent(t, "the first start", []byte(stdout+stderr))
-	if err := dbfile.WriteOrigin(db, dbfile.Origin{Timeline: "0123456789abcdef", Holder: true}); err != nil {
+	if err := dbfile.WriteOrigin(db, dbfile.Origin{Timeline: "0123456789abcdef", Holder: true, Destination: to}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := startProcess(dir, environ, serve...)
