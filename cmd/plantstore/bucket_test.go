@@ -225,7 +225,8 @@ func TestS3KeysStaySecret(t *testing.T) {
 	}
 	_, stdout, stderr := runIn(t, dir, environ, serve...) // only the owner of the backups starts without the bucket
 	c.mustBeAbsent(t, "the first start", []byte(stdout+stderr))
-	if err := dbfile.WriteOrigin(db, dbfile.Origin{Timeline: "0123456789abcdef", Holder: true, Destination: to}); err != nil {
+	owned := dbfile.Origin{Timeline: "0123456789abcdef", Holder: true, Destination: to}
+	if err := dbfile.WriteOrigin(db, owned); err != nil {
 		t.Fatal(err)
 	}
 	p, err := startProcess(dir, environ, serve...)

@@ -82,7 +82,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme, "acme-ca": acme, "acme-http-listen": acme,
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca":   {"--tls-cert=cert.pem", "--tls-key=key.pem"},
-		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"}, "take-over": {"--backup-dir=copies"},
+		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"},
+		"take-over": {"--backup-dir=copies"},
 	}
 	for _, row := range new(config.Settings).AllSettings() {
 		name := row.Name

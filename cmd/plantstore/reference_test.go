@@ -232,8 +232,11 @@ var exitCodes = []struct {
 }{
 	{exitOK, "the command succeeded", ""},
 	{exitFailure, "the command failed", "Standard error has the reason."},
-	{exitUsage, "wrong usage", "A command, flag, setting or value is unknown or invalid, or the backup directory belongs to another server or store. " +
-		"The command changed nothing."},
+	{
+		exitUsage, "wrong usage",
+		"A command, flag, setting or value is unknown or invalid, or the backup directory belongs to another server or " +
+			"store. The command changed nothing.",
+	},
 	{
 		exitIO, "the store is not usable",
 		"The disk failed, the store is damaged, or its schema differs from the schema of its version. The log has the " +

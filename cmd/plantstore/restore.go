@@ -222,5 +222,6 @@ func (p *program) restoreStream(
 		}
 		m = &read
 	}
-	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part, backupfile.Later{})
+	in := terminal.InterruptibleReader(ctx, p.Stdin)
+	return backupfile.RestoreFrom(ctx, in, m, db, o.force, progress.Part, backupfile.Later{})
 }

@@ -88,7 +88,7 @@ type Recovered struct {
 	Plants   int64     `json:"plants"`
 	Timeline string    `json:"timeline"`           // of the last commit; empty if no server made the backup
 	Faults   []string  `json:"faults,omitempty"`   // damaged backups that the restore left out
-	LeftOut  []string  `json:"left_out,omitempty"` // descriptions of the commits that are in no restore of the newest state
+	LeftOut  []string  `json:"left_out,omitempty"` // descriptions of the commits that are not in the newest state
 }
 
 // Point is a state of the store that a restore can return. The zero value is the newest state of the owner.
@@ -97,8 +97,8 @@ type Point struct {
 	At       time.Time // the zero time: the newest commit
 }
 
-// Restore restores the store at path as it was at a point: with every commit that was acknowledged before, and none that
-// began later. Like backupfile.RestoreFrom, it creates the whole store or changes nothing.
+// Restore restores the store at path as it was at a point: with every commit that was acknowledged before, and none
+// that began later. Like backupfile.RestoreFrom, it creates the whole store or changes nothing.
 //
 // The error names the segment that is missing or damaged, and the last time before it, which another call can
 // restore.
@@ -315,8 +315,8 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 	return v, ctx.Err()
 }
 
-// read reads a segment and calls each with its commits, as journal.Read. The error wraps journal.ErrDamaged if it is not
-// what its name says.
+// read reads a segment and calls each with its commits, as journal.Read. The error wraps journal.ErrDamaged if it is
+// not what its name says.
 func (a *Archive) read(
 	ctx context.Context, s segment, each func(*journal.Commit, journal.History) error,
 ) (is journal.Segment, err error) {

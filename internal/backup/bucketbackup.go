@@ -37,10 +37,11 @@ func (o *Object) String() string { return o.at.String() }
 
 func (o *Object) manifestKey() string { return o.at.Key + backupfile.ManifestSuffix }
 
-// Make copies the store at db, which may be served, to the object, which must not exist; its manifest has the timeline. It first copies the store to a
-// temporary file in the directory scratch, because the WAL grows until the end of the copy. progress returns the
-// progress of a step: "copy" in pages, and "upload" in bytes. After an error there is no object, unless the server does
-// not respond; then the object or its manifest may be stored. The manifest is the zero value if nothing was copied.
+// Make copies the store at db, which may be served, to the object, which must not exist; its manifest has the timeline.
+// It first copies the store to a temporary file in the directory scratch, because the WAL grows until the end of the
+// copy. progress returns the progress of a step: "copy" in pages, and "upload" in bytes. After an error there is no
+// object, unless the server does not respond; then the object or its manifest may be stored. The manifest is the zero
+// value if nothing was copied.
 func (o *Object) Make(
 	ctx context.Context, db, timeline, scratch string, progress func(step string) backupfile.Progress,
 ) (m backupfile.Manifest, err error) {

@@ -16,8 +16,8 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
-// contents are the backups, timelines and segments of a destination. The reader never guesses: a timeline has one commit
-// for each number, and the owner names the timeline that counts. What does not follow from that is an error.
+// contents are the backups, timelines and segments of a destination. The reader never guesses: a timeline has one
+// commit for each number, and the owner names the timeline that counts. What does not follow from that is an error.
 type contents struct {
 	archive   *Archive
 	owner     owner // the zero value without one
@@ -188,7 +188,8 @@ func (c *contents) hasCommits(id string) bool {
 
 // isUsed reports whether the destination has a backup or a segment of a timeline.
 func (c *contents) isUsed(id string) bool {
-	return len(c.segments[id]) > 0 || slices.ContainsFunc(c.bases, func(b Backup) bool { return b.Manifest.Timeline == id })
+	isOf := func(b Backup) bool { return b.Manifest.Timeline == id }
+	return len(c.segments[id]) > 0 || slices.ContainsFunc(c.bases, isOf)
 }
 
 // known returns the timelines that lead to one, and those that they have left out. Each of them had the owner once.
@@ -206,7 +207,9 @@ func (c *contents) known(id string) map[string]bool {
 // strangers returns the other timelines with commits. Two servers took over at the same time.
 func (c *contents) strangers(id string) (ids []string) {
 	known := c.known(id)
-	return slices.DeleteFunc(c.ids(), func(other string) bool { return other == "" || known[other] || !c.hasCommits(other) })
+	return slices.DeleteFunc(c.ids(), func(other string) bool {
+		return other == "" || known[other] || !c.hasCommits(other)
+	})
 }
 
 // step is a segment whose commits up to a number are repeated.
@@ -335,8 +338,8 @@ func (c *contents) noBase(id string, at time.Time) error {
 	return fmt.Errorf("%s has no undamaged backup of the timeline %s", to, id)
 }
 
-// stepsAfter returns the segments of a line after a commit, up to which the line is known until a time: to the end of the
-// line, or to the first one that does not end before the time at.
+// stepsAfter returns the segments of a line after a commit, up to which the line is known until a time: to the end of
+// the line, or to the first one that does not end before the time at.
 func (c *contents) stepsAfter(line []stretch, have int64, until, at time.Time) (steps []step, err error) {
 	for _, part := range slices.Backward(line) {
 		for have < part.last && (at.IsZero() || until.Before(at)) {

@@ -93,8 +93,8 @@ func TestUndoHidesNoGap(t *testing.T) {
 	r.wantCommits(at(30), after) // as the error says
 }
 
-// TestHistories makes histories with undone futures, segments that are stored again with other ends, and merges, some of
-// which are killed. Each time must lead to what the owner at that time had, and the newest commit to be found.
+// TestHistories makes histories with undone futures, segments that are stored again with other ends, and merges, some
+// of which are killed. Each time must lead to what the owner at that time had, and the newest commit to be found.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)

@@ -15,7 +15,9 @@ type destination interface {
 	location(name string) string
 
 	// make copies the store at db to a new backup, which appears complete, after its manifest. That has the timeline.
-	make(ctx context.Context, db, name, timeline string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
+	make(
+		ctx context.Context, db, name, timeline string, progress func(step string) backupfile.Progress,
+	) (backupfile.Manifest, error)
 
 	// clean removes the parts that killed servers have left of backups whose names begin with prefix and are ours, and
 	// returns their names. No backup may be in progress.

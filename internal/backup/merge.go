@@ -131,8 +131,9 @@ func (s *Service) registerMerging(metrics prometheus.Registerer) {
 	}))
 }
 
-// mergeOld merges the segments of the own timeline that are old enough at a time. A damaged segment does not keep others
-// from being merged. Only the owner merges, and it leaves other timelines as they are, because their owner may do so too.
+// mergeOld merges the segments of the own timeline that are old enough at a time. A damaged segment does not keep
+// others from being merged. Only the owner merges, and it leaves other timelines as they are, because their owner may
+// do so too.
 func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	at, known := s.copier.copied() // before the list, which may lack later segments
 	if !known {

@@ -29,8 +29,8 @@ import (
 // one follows it. Else the old server is fenced: it acknowledges nothing more, and ends.
 //
 // Servers that take over at the same time cannot see each other's sessions. Each stores the beginning of its timeline
-// before its session, with the timelines that it knew, and lists them after it. A timeline with commits that the owner's
-// does not know is an error for each server and each reader, so that nothing is left out in silence.
+// before its session, with the timelines that it knew, and lists them after it. A timeline with commits that the
+// owner's does not know is an error for each server and each reader, so that nothing is left out in silence.
 
 // FencedError is the error of a server that may not add commits to the destination, because another one took over.
 type FencedError struct {
@@ -67,8 +67,8 @@ type ownership struct {
 	since    time.Time
 }
 
-// Claim makes this server the owner of the destination. It returns an OwnedError if that belongs to another one, and nil
-// if the destination does not respond and this server has owned it before: it claims it as soon as that responds.
+// Claim makes this server the owner of the destination. It returns an OwnedError if that belongs to another one, and
+// nil if the destination does not respond and this server has owned it before: it claims it as soon as that responds.
 func (s *Service) Claim(ctx context.Context) error {
 	_, err := s.ensureOwner(ctx)
 	if err == nil || isRefusal(err) {
@@ -307,7 +307,8 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 	if current == "" {
 		return nil // there is nothing to take over
 	}
-	if strangers := c.strangers(current); len(strangers) > 0 && !containsAll(s.config.TakeOver, append(strangers, current)) {
+	strangers := c.strangers(current)
+	if len(strangers) > 0 && !containsAll(s.config.TakeOver, append(strangers, current)) {
 		return s.conflict(current, strangers)
 	}
 	may := func(id string) bool {
@@ -360,7 +361,9 @@ func (s *Service) takeOver(ctx context.Context, current string, origin dbfile.Or
 
 // nextTimeline returns the timeline that this store begins: after the commit that a restore ended with, or after the
 // newest commit of the destination if the store has it.
-func (s *Service) nextTimeline(ctx context.Context, c *contents, current string, origin dbfile.Origin) (t timeline, err error) {
+func (s *Service) nextTimeline(
+	ctx context.Context, c *contents, current string, origin dbfile.Origin,
+) (t timeline, err error) {
 	t = timeline{ID: newID(), Store: s.store, Since: time.Now().UTC(), Host: s.host}
 	known := c.known(current)
 	for _, id := range s.config.TakeOver {
@@ -407,8 +410,8 @@ func (s *Service) nextTimeline(ctx context.Context, c *contents, current string,
 	return t, nil
 }
 
-// differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does, as
-// far as that is known.
+// differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does,
+// as far as that is known.
 func (s *Service) differs(ctx context.Context, last int64, history string) (reason string, err error) {
 	commits, own, err := backupfile.HistoryAt(ctx, s.path, last)
 	switch {
@@ -473,12 +476,12 @@ func hostname() string {
 	return name
 }
 
-// CatchUp restores the newest state again into a restored store which has no commits of its own, if this server may take
-// over from one that went on: what that one acknowledged since is part of it then. r is the zero value if it restores
-// nothing. No process may have the store open.
+// CatchUp restores the newest state again into a restored store which has no commits of its own, if this server may
+// take over from one that went on: what that one acknowledged since is part of it then. r is the zero value if it
+// restores nothing. No process may have the store open.
 //
-// It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged. The
-// session is empty if there was no need to catch up.
+// It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged.
+// The session is empty if there was no need to catch up.
 func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err error) {
 	path := dbfile.RealPath(c.DB)
 	origin, err := dbfile.ReadOrigin(path)

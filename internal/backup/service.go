@@ -155,7 +155,8 @@ func newService(c Config) (*Service, error) {
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
 		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB), store: store,
-		session: cmp.Or(c.CaughtUp, newID()), host: hostname(), claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
+		session: cmp.Or(c.CaughtUp, newID()), host: hostname(),
+		claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
 		archive: newArchive(to, seriesOf(c.DB)),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The commits in a destination are timelines. A timeline is one line of commits, without a fork: only one server adds to
-// it, the owner of the destination. It begins at the first commit of a store, or follows a commit of another timeline:
-// of a store that was restored, or whose server took over. The numbers of its commits go on from there.
+// The commits in a destination are timelines. A timeline is one line of commits, without a fork: only one server adds
+// to it, the owner of the destination. It begins at the first commit of a store, or follows a commit of another
+// timeline: of a store that was restored, or whose server took over. The numbers of its commits go on from there.
 
 // timeline is the content of the object with a timeline's beginning, which never changes.
 type timeline struct {
@@ -64,7 +64,8 @@ func readObject(ctx context.Context, to destination, name string, v any) error {
 		return fmt.Errorf("%s: %w", to.location(name), err)
 	}
 	if err := json.Unmarshal(text, v); err != nil { // the owner stores itself again, or makes a backup
-		return fmt.Errorf("%s is damaged: %w; remove it while the server runs, which then does without it", to.location(name), err)
+		return fmt.Errorf("%s is damaged: %w; remove it while the server runs, which then does without it",
+			to.location(name), err)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ type Config struct {
 }
 
 // Run runs a server until ctx ends or the store fails. After ctx has ended it responds to the accepted requests and
-// returns nil. Its errors are usage errors, store.ErrBroken, backup.FencedError, and the errors of listeners and of the engine.
+// returns nil. Its errors are usage errors, store.ErrBroken, backup.FencedError, and the errors of listeners and of the
+// engine.
 func Run(ctx context.Context, c Config) error {
 	v := &instance{Config: c, log: c.Log.Logger, metrics: newMetrics(c.Version)}
 	err := v.open(ctx)

@@ -27,7 +27,8 @@ const (
 // SQLiteSuffixes are the suffixes of SQLite's files beside a store.
 var SQLiteSuffixes = []string{"-wal", "-shm", "-journal"}
 
-var besideSuffixes = append([]string{MarkSuffix, ServeSuffix, ticketSuffix, originSuffix, moveSuffix}, SQLiteSuffixes...)
+var besideSuffixes = append(
+	[]string{MarkSuffix, ServeSuffix, ticketSuffix, originSuffix, moveSuffix}, SQLiteSuffixes...)
 
 // RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
 // and the lock files are beside the real file. If the file does not exist, RealPath resolves
