@@ -120,7 +120,7 @@ func (c *contents) current() (id string, err error) {
 	if c.owner.Timeline != "" {
 		return c.owner.Timeline, nil
 	}
-	known := map[string]bool{"": true}
+	known := map[string]bool{}
 	for _, t := range c.timelines {
 		known[t.From] = true
 		for _, id := range t.Knew {
@@ -139,7 +139,9 @@ func (c *contents) current() (id string, err error) {
 func (c *contents) ids() []string {
 	all := slices.Concat(slices.Collect(maps.Keys(c.timelines)), slices.Collect(maps.Keys(c.segments)))
 	for _, b := range c.bases {
-		all = append(all, b.Manifest.Timeline)
+		if b.Manifest.Timeline != "" {
+			all = append(all, b.Manifest.Timeline)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -208,7 +210,7 @@ func (c *contents) known(id string) map[string]bool {
 func (c *contents) strangers(id string) (ids []string) {
 	known := c.known(id)
 	return slices.DeleteFunc(c.ids(), func(other string) bool {
-		return other == "" || known[other] || !c.hasCommits(other)
+		return known[other] || !c.hasCommits(other)
 	})
 }
 
@@ -234,11 +236,10 @@ func (c *contents) planFor(point Point) (p plan, err error) {
 	current, err := c.current()
 	if point.Timeline != "" {
 		current, err = point.Timeline, nil
-	}
-	if all := slices.DeleteFunc(c.ids(), func(id string) bool { return id == "" }); point.Timeline != "" &&
-		!slices.Contains(all, point.Timeline) {
-		err = fmt.Errorf("%s has no timeline %s; it has %s",
-			c.archive.to.location(""), point.Timeline, cmp.Or(strings.Join(all, " and "), "none"))
+		if all := c.ids(); !slices.Contains(all, current) {
+			err = fmt.Errorf("%s has no timeline %s; it has %s",
+				c.archive.to.location(""), current, cmp.Or(strings.Join(all, " and "), "none"))
+		}
 	}
 	if err != nil {
 		return p, err
@@ -248,8 +249,10 @@ func (c *contents) planFor(point Point) (p plan, err error) {
 			"acknowledged plants that the others lack; restore each of them with --timeline, and compare",
 			c.archive.to.location(""), current, strings.Join(others, " and "))
 	}
-	if p, err = c.plan(current, point.At); err == nil {
-		p.newest, p.leftOut = point == Point{}, c.leftOut(current)
+	p, err = c.plan(current, point.At)
+	p.newest = point == Point{}
+	if err == nil && point.At.IsZero() { // a state at a time may have them, and lacks all later ones
+		p.leftOut = c.leftOut(current)
 	}
 	return p, err
 }
@@ -401,7 +404,7 @@ func (c *contents) leftOut(id string) (all []string) {
 		if !onLine {
 			counted = t.Commits
 		}
-		if other != "" && last > counted {
+		if last > counted {
 			form := "%d commits by the server on %s after commit %d are not included; --timeline %s restores them"
 			if last-counted == 1 {
 				form = "%d commit by the server on %s after commit %d is not included; --timeline %s restores it"
