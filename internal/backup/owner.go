@@ -77,6 +77,13 @@ func (s *Service) Claim(ctx context.Context) error {
 	if !HasOwned(s.config.DB, s.config.Destination) {
 		return err
 	}
+	origin, errOrigin := dbfile.ReadOrigin(s.path)
+	if errOrigin != nil {
+		return errOrigin
+	}
+	s.mu.Lock()
+	s.former = &ownership{timeline: origin.Timeline}
+	s.mu.Unlock()
 	s.config.Log.Warn("could not read the owner of the destination of the backups; trying again", "error", err)
 	return nil
 }
@@ -124,7 +131,7 @@ func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
 		return o, ctx.Err()
 	}
 	s.mu.Lock()
-	own, fault := s.own, s.fault
+	own, former, fault := s.own, s.former, s.fault
 	s.mu.Unlock()
 	if fault != nil {
 		return o, fault
@@ -132,13 +139,13 @@ func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
 	if own != nil {
 		return *own, nil
 	}
-	if o, err = s.claim(ctx); err != nil {
+	if o, err = s.claim(ctx, former); err != nil {
 		return o, s.note(err)
 	}
 	o.since = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.own, s.wasOwner = &o, true
+	s.own = &o
 	return o, nil
 }
 
@@ -155,7 +162,7 @@ func (s *Service) note(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if isRefusal(err) && s.fault == nil {
-		s.fault = err
+		s.fault, s.own = err, cmp.Or(s.own, s.former)
 		close(s.fencing)
 	}
 	return err
@@ -170,13 +177,14 @@ func (s *Service) contents(ctx context.Context) (*contents, error) {
 	return s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
 }
 
-// claim makes this server the owner. It changes nothing for another owner unless the store may take over.
-func (s *Service) claim(ctx context.Context) (o ownership, err error) {
+// claim makes this server the owner, which it may have been before. It changes nothing for another owner unless the store
+// may take over.
+func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, err error) {
 	c, err := s.contents(ctx)
 	if err != nil {
 		return o, err
 	}
-	if s.wasOwner && c.owner.Session != "" && c.owner.Session != s.session {
+	if former != nil && c.owner.Timeline != "" && c.owner.Timeline != former.timeline {
 		return o, s.fenced(c.owner)
 	}
 	origin, err := dbfile.ReadOrigin(s.path)
@@ -435,7 +443,7 @@ func (s *Service) checkOwner(ctx context.Context) error {
 	}
 	if o.Session == "" { // somebody has removed it, such as a rule for old objects
 		s.mu.Lock()
-		s.own = nil
+		s.own, s.former = nil, cmp.Or(s.own, s.former)
 		s.mu.Unlock()
 		return errNoOwner
 	}

@@ -324,6 +324,39 @@ func TestOwnerOutOfReach(t *testing.T) {
 	other.ship()
 	old.create(1)
 	old.wantFenced()
+	_ = old.copier.round(t.Context()) // the last one
+	if _, got, err := other.restore(time.Time{}); err != nil || !strings.HasPrefix(fmt.Sprint(got.LeftOut), "[1 commit by") {
+		t.Errorf("restored %+v, %v, want 1 commit that is left out", got, err)
+	}
+}
+
+// TestOwnerStartsLater starts servers while they do not reach the destination: one that another one has replaced meanwhile,
+// and the owner.
+func TestOwnerStartsLater(t *testing.T) {
+	t.Parallel()
+	old := newCopyRig(t)
+	old.backup()
+	old.create(1)
+	old.ship()
+	restored, id, mounted := old.wantRestored(time.Time{}, 1), old.ownTimeline(), old.to+".mounted"
+	old.must(old.engine.Close())
+	old.must(os.Rename(old.to, mounted))
+	old.serve(old.config.DB)
+	old.must(old.Claim(t.Context()))
+	old.must(os.Rename(mounted, old.to))
+	other := old.another(restored, id)
+	other.create(1)
+	other.ship()
+	old.create(1)
+	old.wantFenced()
+
+	other.must(other.engine.Close())
+	other.must(os.Rename(old.to, mounted))
+	other.serve(other.config.DB)
+	other.must(other.Claim(t.Context()))
+	other.must(os.Rename(mounted, old.to))
+	other.create(1)
+	other.ship()
 }
 
 // TestTakeOverAtOnce lets two servers take over from the same one at the same time: whatever one of them acknowledged

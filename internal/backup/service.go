@@ -94,8 +94,8 @@ type Service struct {
 	refusedAt  time.Time // of the last removal that the keys may not do; zero: they may, as far as it is known
 
 	claiming chan struct{} // holds an element while ensureOwner runs
-	wasOwner bool          // own was set before; belongs to ensureOwner
 	own      *ownership    // nil: none yet; guarded by mu
+	former   *ownership    // what this server owned as far as it knows, if own is nil; guarded by mu
 	fault    error         // why this server is not the owner any more; guarded by mu
 	fencing  chan struct{} // closed when fault is set
 
