@@ -218,7 +218,7 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 }
 
 // leftOut matches what verify tells about the commits that are not in a restore.
-var leftOut = regexp.MustCompile(`(\d+) commits by .*, after commit (\d+), are not part of it; --timeline ([0-9a-f]{16})`)
+var leftOut = regexp.MustCompile(`(\d+) commits? by .* after commit (\d+) .* not included; --timeline ([0-9a-f]{16})`)
 
 // restore returns the plants of a restore, and the number of its last commit.
 func restore(t *testing.T, program, address string, flags ...string) (plants map[int64]string, commits int64, err error) {
