@@ -48,6 +48,9 @@ func TestWeaknessesApply(t *testing.T) {
 // weaknessOf returns the fields File and Old of a rig.Weakness with literals; empty for every other node.
 func weaknessOf(t *testing.T, node ast.Node) (file, old string) {
 	t.Helper()
+	if call, ok := node.(*ast.CallExpr); ok {
+		return failpointOf(t, call)
+	}
 	composite, ok := node.(*ast.CompositeLit)
 	if !ok {
 		return "", ""
@@ -73,4 +76,26 @@ func weaknessOf(t *testing.T, node ast.Node) (file, old string) {
 		return "", ""
 	}
 	return fields["File"], fields["Old"]
+}
+
+// failpointOf returns the file and the text in the call at(NAME, FILE, TEXT) of literals; empty for every other call.
+func failpointOf(t *testing.T, call *ast.CallExpr) (file, old string) {
+	t.Helper()
+	const argumentsOfAt = 3
+	name, isName := call.Fun.(*ast.Ident)
+	if !isName || name.Name != "at" || len(call.Args) != argumentsOfAt {
+		return "", ""
+	}
+	texts := [argumentsOfAt]string{}
+	for i, argument := range call.Args {
+		literal, isLiteral := argument.(*ast.BasicLit)
+		if !isLiteral || literal.Kind != token.STRING {
+			return "", ""
+		}
+		var err error
+		if texts[i], err = strconv.Unquote(literal.Value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts[1], texts[2]
 }
