@@ -41,7 +41,8 @@ func TestCopiesControl(t *testing.T) {
 	program := rig.Build(t, append(rig.HastyMerges, rig.Weakness{
 		File: "internal/backup/directory.go",
 		Old:  "\treturn safefile.Write(d.location(name), content, true)\n",
-		New:  "\treturn os.WriteFile(d.location(name), content, 0o600)\n",
+		New: "\tif strings.HasSuffix(name, \".zst\") {\n\t\treturn os.WriteFile(d.location(name), content, 0o600)\n\t}\n" +
+			"\treturn safefile.Write(d.location(name), content, true)\n",
 	})...)
 	sum := &totals{}
 	for i := 0; i < controlRecordings && sum.lost+sum.unreadable == 0; i++ {
