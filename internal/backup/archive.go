@@ -249,8 +249,8 @@ type Verification struct {
 }
 
 // Verify reads all backups, and the segments that a restore may read, and detects damage and missing segments. It does
-// not check the plants of backups in a bucket; a restore does. progress receives the numbers of files that are read, and
-// of all.
+// not check the plants of backups in a bucket; a restore does. progress receives the number of files that are read, and
+// that of all.
 func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v Verification, err error) {
 	files, err := a.to.list(ctx, a.names.prefix())
 	if err != nil {

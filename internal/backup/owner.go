@@ -177,8 +177,8 @@ func (s *Service) contents(ctx context.Context) (*contents, error) {
 	return s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
 }
 
-// claim makes this server the owner, which it may have been before. It changes nothing for another owner unless the store
-// may take over.
+// claim makes this server the owner, which it may have been before. It changes nothing for another owner unless the
+// store may take over.
 func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, err error) {
 	c, err := s.contents(ctx)
 	if err != nil {

@@ -325,12 +325,13 @@ func TestOwnerOutOfReach(t *testing.T) {
 	old.create(1)
 	old.wantFenced()
 	_ = old.copier.round(t.Context()) // the last one
-	if _, got, err := other.restore(time.Time{}); err != nil || !strings.HasPrefix(fmt.Sprint(got.LeftOut), "[1 commit by") {
+	_, got, err := other.restore(time.Time{})
+	if err != nil || !strings.HasPrefix(fmt.Sprint(got.LeftOut), "[1 commit by") {
 		t.Errorf("restored %+v, %v, want 1 commit that is left out", got, err)
 	}
 }
 
-// TestOwnerStartsLater starts servers while they do not reach the destination: one that another one has replaced meanwhile,
+// TestOwnerStartsLater starts servers while they do not reach the destination: one that another has replaced meanwhile,
 // and the owner.
 func TestOwnerStartsLater(t *testing.T) {
 	t.Parallel()

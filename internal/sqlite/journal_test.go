@@ -79,14 +79,15 @@ func restoreSegments(t testing.TB, segments [][]byte, base string, m *backupfile
 	must(t, err)
 	defer in.Close()
 	ctx := context.WithoutCancel(t.Context()) // in a cleanup
-	_, err = backupfile.RestoreFrom(ctx, in, m, path, false, nil, backupfile.Later{Repeat: func(r *backupfile.Replay) error {
+	later := backupfile.Later{Repeat: func(r *backupfile.Replay) error {
 		for _, content := range segments {
 			if _, err := journal.Read(bytes.NewReader(content), r.Commit); err != nil {
 				return err
 			}
 		}
 		return nil
-	}})
+	}}
+	_, err = backupfile.RestoreFrom(ctx, in, m, path, false, nil, later)
 	must(t, err)
 }
 

@@ -27,7 +27,7 @@ type Manifest struct {
 	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
 
 	CommittedAt time.Time `json:"committed_at,omitzero"` // time of the last commit; zero: not recorded
-	Timeline    string    `json:"timeline,omitempty"`    // of the commit in a server's destination; empty: no server made it
+	Timeline    string    `json:"timeline,omitempty"`    // of the commit in a destination; empty: no server made it
 }
 
 // ManifestSuffix follows the name of the backup in the name of its manifest.

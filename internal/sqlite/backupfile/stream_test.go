@@ -2,6 +2,7 @@ package backupfile_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,12 +54,13 @@ func TestBackupToSlowReader(t *testing.T) {
 		t.Errorf("got %+v, want 10 plants in %d bytes", m, out.Len())
 	}
 	restored := filepath.Join(dir, "restored.db")
-	got, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil, backupfile.Later{})
+	in := func() io.Reader { return bytes.NewReader(out.Bytes()) }
+	got, err := backupfile.RestoreFrom(t.Context(), in(), &m, restored, false, nil, backupfile.Later{})
 	must(t, err)
 	if got != m {
 		t.Errorf("restored %+v, want %+v", got, m)
 	}
-	alone, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil, backupfile.Later{})
+	alone, err := backupfile.RestoreFrom(t.Context(), in(), nil, restored, true, nil, backupfile.Later{})
 	must(t, err)
 	if alone.MadeAt = m.MadeAt; alone != m {
 		t.Errorf("restored without a manifest %+v, want %+v", alone, m)
