@@ -271,7 +271,8 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 			faults = []string{err.Error()}
 		}
 		for _, fault := range faults {
-			v.Faults = append(v.Faults, fmt.Sprintf("%s: %s", a.to.location(name), fault))
+			at := a.to.location(name) + ": "
+			v.Faults = append(v.Faults, at+strings.TrimPrefix(fault, at))
 		}
 		done++
 		if progress != nil {
