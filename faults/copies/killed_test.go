@@ -22,20 +22,22 @@ var failpoints = []rig.Weakness{
 	at("record", "internal/sqlite/journal.go", "\tt.history = t.history.After(&c)\n"),
 	at("trim", "internal/sqlite/journal.go", "\tr.trimmed = to\n"),
 	at("before the owner", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.ownerName(), o)"),
-	at("before a timeline", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.timelineName(next.ID), next)"),
+	at("before a timeline", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.timelineName("),
 	at("before the origin", "internal/backup/owner.go", "\t\terr = dbfile.WriteOrigin(s.path, held)\n"),
 	at("after the start of the journal", "internal/backup/copy.go", "\tvisit := func(after int64,"),
 	at("before a segment", "internal/backup/copy.go", "\tif err := s.to.put(ctx, name, content)"),
 	at("before a rename", "internal/safefile/safefile.go", "\t\terr = f.Publish(replace)\n"),
 	at("after a segment", "internal/backup/copy.go", "\tc.setCopied(c.timeline, described.Last,"),
-	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, append(group, covered...))\n"),
+	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, append(group, covered...))"),
 	at("before a removal", "internal/backup/directory.go", "\t\tif err := d.removeFile(d.location(name)); err != nil && "),
 	at("before the retention", "internal/backup/merge.go", "\tkept, current := keptSince(files), "),
 	{File: "internal/backup/merge.go", Old: "const commitMax = time.Hour", New: "const commitMax = time.Second"},
 }
 
 // failpointsOfStart are those that a server reaches once.
-var failpointsOfStart = []string{"before the owner", "before a timeline", "before the origin", "after the start of the journal"}
+var failpointsOfStart = []string{
+	"before the owner", "before a timeline", "before the origin", "after the start of the journal",
+}
 
 // mergePoint is a failpoint before a merged segment is stored.
 var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tname := merged.Name(")

@@ -29,8 +29,8 @@ const (
 	cutFromBucket = "cut off from a bucket"
 )
 
-// TestTakeOver replaces the machine of a server, which lives on and gets plants from its clients: it was only paused, or
-// cut off from the destination for a while, or nobody has stopped it. The old server must end by itself. With
+// TestTakeOver replaces the machine of a server, which lives on and gets plants from its clients: it was only paused,
+// or cut off from the destination for a while, or nobody has stopped it. The old server must end by itself. With
 // --backup-sync a restore has every plant that any of the servers has acknowledged; without it, the plants of the old
 // server that the restore lacks are counted, and restored by --timeline.
 func TestTakeOver(t *testing.T) {
@@ -155,7 +155,8 @@ func (o *owner) fence(t *testing.T) (violations []error) {
 	o.end()
 	o.clients.Wait()
 	if code := o.server.ExitCode(); code != exitFenced {
-		violations = append(violations, fmt.Errorf("the server that was replaced ended with code %d:\n%s", code, o.server.Log()))
+		violations = append(violations,
+			fmt.Errorf("the server that was replaced ended with code %d:\n%s", code, o.server.Log()))
 	}
 	return violations
 }
@@ -176,6 +177,7 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 	if err != nil {
 		return []error{err}
 	}
+	violate := func(form string, values ...any) { violations = append(violations, fmt.Errorf(form, values...)) }
 	sent := map[int64]bool{}
 	for n, o := range all {
 		r.plants += len(o.stored)
@@ -188,7 +190,7 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 			later = names
 			count, _ := strconv.ParseInt(notes[o.timeline][1], 10, 64)
 			if after, _ := strconv.ParseInt(notes[o.timeline][2], 10, 64); commits != after+count {
-				violations = append(violations, fmt.Errorf("the timeline ends with commit %d, but: %s", commits, notes[o.timeline][0]))
+				violate("the timeline ends with commit %d, but: %s", commits, notes[o.timeline][0])
 			}
 		}
 		for id, at := range o.stored {
@@ -198,11 +200,11 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 			switch {
 			case found:
 			case o.sync:
-				violations = append(violations, fmt.Errorf("plant %d of owner %d is lost, acknowledged at %v", id, n, at))
+				violate("plant %d of owner %d is lost, acknowledged at %v", id, n, at)
 			case isLater:
 				r.lost++
 			case !isLast || at.Before(copied):
-				violations = append(violations, fmt.Errorf("plant %d of owner %d is lost and in no note, acknowledged at %v", id, n, at))
+				violate("plant %d of owner %d is lost and in no note, acknowledged at %v", id, n, at)
 			}
 		}
 		for id := range o.sent {
@@ -211,7 +213,7 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 	}
 	for id, name := range plants {
 		if !sent[id] || name != nameOf(id) {
-			violations = append(violations, fmt.Errorf("the restored store has plant %d %q, which nobody sent", id, name))
+			violate("the restored store has plant %d %q, which nobody sent", id, name)
 		}
 	}
 	return violations
@@ -221,7 +223,9 @@ func compareOwners(t *testing.T, r *result, address string, all []*owner, copied
 var leftOut = regexp.MustCompile(`(\d+) commits? by .* after commit (\d+) .* not included; --timeline ([0-9a-f]{16})`)
 
 // restore returns the plants of a restore, and the number of its last commit.
-func restore(t *testing.T, program, address string, flags ...string) (plants map[int64]string, commits int64, err error) {
+func restore(
+	t *testing.T, program, address string, flags ...string,
+) (plants map[int64]string, commits int64, err error) {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plantstore.db")
 	var faults bytes.Buffer
