@@ -117,12 +117,16 @@ func (c *contents) forget(base Backup) {
 // current returns the timeline of the newest state: that of the owner. Without an owner, which somebody may have
 // removed, it is the only one that none has left out or follows. It is empty if only backups were made.
 func (c *contents) current() (id string, err error) {
-	if c.owner.Timeline != "" {
-		return c.owner.Timeline, nil
+	switch id = c.owner.Timeline; {
+	case id != "" && (c.timelines[id].ID != "" || c.isUsed(id)):
+		return id, nil
+	case id != "":
+		return c.after(c.owner.After), nil
 	}
 	known := map[string]bool{}
 	for _, t := range c.timelines {
 		known[t.From] = true
+		known[t.ID] = known[t.ID] || t.Fenced
 		for _, id := range t.Knew {
 			known[id] = true
 		}
@@ -133,6 +137,19 @@ func (c *contents) current() (id string, err error) {
 			c.archive.to.location(c.archive.names.ownerName()), strings.Join(all, " and "))
 	}
 	return strings.Join(all, ""), nil
+}
+
+// after returns the timeline that counts while that of the owner has not begun, or never will: the one before, or the
+// only one with commits that has followed that, while the owner's server was about to store its session.
+func (c *contents) after(id string) string {
+	later := c.strangers(id)
+	for _, other := range later {
+		known := c.known(other)
+		if known[id] && !slices.ContainsFunc(later, func(id string) bool { return !known[id] }) {
+			return other
+		}
+	}
+	return id
 }
 
 // ids returns the timelines.
@@ -209,8 +226,13 @@ func (c *contents) known(id string) map[string]bool {
 // strangers returns the other timelines with commits. Two servers took over at the same time.
 func (c *contents) strangers(id string) (ids []string) {
 	known := c.known(id)
+	for _, s := range c.line(id) {
+		for _, unused := range c.timelines[s.timeline].Unused {
+			known[unused] = true
+		}
+	}
 	return slices.DeleteFunc(c.ids(), func(other string) bool {
-		return known[other] || !c.hasCommits(other)
+		return known[other] || c.timelines[other].Fenced || !c.hasCommits(other)
 	})
 }
 
@@ -319,9 +341,17 @@ func (c *contents) currentAt(id string, at time.Time) (string, error) {
 	return id, nil
 }
 
-// leads reports whether a backup and segments lead to a commit of a timeline.
+// leads reports whether a backup and segments lead to a commit of a timeline, and will do so.
 func (c *contents) leads(id string, commit int64) bool {
 	p, err := c.plan(id, time.Time{})
+	for _, part := range c.line(id) {
+		if part.timeline == p.base.Manifest.Timeline {
+			break
+		}
+		if c.timelines[part.timeline].Earlier {
+			return false
+		}
+	}
 	reached := p.base.Manifest.Commits
 	if n := len(p.steps); n > 0 {
 		reached = p.steps[n-1].until

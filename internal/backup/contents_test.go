@@ -27,7 +27,7 @@ func (r *copyRig) begin(from string, after tip, since time.Time) (id string) {
 	}))
 	r.must(putObject(r.t.Context(), r.Service.to, r.names.ownerName(),
 		owner{Session: r.session, Timeline: id, Store: r.store, Since: since}))
-	r.own = &ownership{timeline: id, last: after.number}
+	r.own = &ownership{timeline: timeline{ID: id, Commits: after.number}, begun: true}
 	r.copier.setCopied(r.ownTimeline(), after.number, after.history)
 	return id
 }
@@ -114,7 +114,7 @@ func TestHistories(t *testing.T) {
 		h := history{copyRig: r, random: rand.New(rand.NewPCG(seed, 0)), now: begin}
 		h.all = [][]forged{{{zero, begin}}}
 		h.ids, h.since = []string{first}, []time.Time{begin}
-		r.own = &ownership{timeline: first}
+		r.own = &ownership{timeline: timeline{ID: first}, begun: true}
 		r.must(putObject(t.Context(), r.Service.to, r.names.ownerName(), owner{Session: r.session, Timeline: first}))
 		for range 30 {
 			h.step()

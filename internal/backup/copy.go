@@ -206,6 +206,9 @@ func (c *copier) ship(ctx context.Context) error {
 		newest = number
 		return false
 	})
+	if err == nil && c.commits < newest {
+		err = c.service.ensureBegun(ctx, c.timeline)
+	}
 	for err == nil && c.commits < newest {
 		err = c.shipSegment(ctx)
 	}
@@ -261,7 +264,7 @@ func (c *copier) shipSegment(ctx context.Context) error {
 // store. If the journal does not lead to it, or no backup and segments do, a new backup is needed.
 func (c *copier) start(ctx context.Context) error {
 	s := c.service
-	owned, err := s.ensureOwner(ctx)
+	owned, err := s.ensureOwner(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -271,7 +274,7 @@ func (c *copier) start(ctx context.Context) error {
 	}
 	visit := func(after int64, h journal.History) (more bool) {
 		commits, history = after, h
-		return after > owned.last
+		return after > owned.Commits
 	}
 	if visit(commits, history) {
 		err = s.config.Engine.JournalEnds(ctx, func(number int64, previous journal.History) bool {
@@ -285,9 +288,9 @@ func (c *copier) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	continues := commits == owned.last && (owned.history == "" || owned.history == history.Short())
-	c.setCopied(owned.timeline, commits, history)
-	if !continues || !all.leads(owned.timeline, commits) {
+	continues := commits == owned.Commits && (owned.history == "" || owned.history == history.Short())
+	c.setCopied(owned.ID, commits, history)
+	if !continues || !all.leads(owned.ID, commits) {
 		s.needBackup(commits)
 	}
 	return nil

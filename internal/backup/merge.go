@@ -131,9 +131,9 @@ func (s *Service) registerMerging(metrics prometheus.Registerer) {
 	}))
 }
 
-// mergeOld merges the segments of the own timeline that are old enough at a time. A damaged segment does not keep
-// others from being merged. Only the owner merges, and it leaves other timelines as they are, because their owner may
-// do so too.
+// mergeOld merges the segments of the own timeline, and of those that it follows, that are old enough at a time. A
+// damaged segment does not keep others from being merged. A fenced server may merge the same ones: each removes only
+// what it has stored in another segment, and read back.
 func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	at, known := s.copier.copied() // before the list, which may lack later segments
 	if !known {
@@ -159,13 +159,15 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	}
 	var errs []error
 	var encoder journal.Encoder
-	for all := c.segments[id]; len(all) > 0; {
-		group, covered := mergeable(all, now, s.shortestMerge())
-		all = all[len(group)+len(covered):]
-		if len(group) > 1 {
-			errs = append(errs, s.merge(ctx, &encoder, c, group, covered))
-		} else if len(covered) > 0 {
-			errs = append(errs, s.removeCovered(ctx, c, group[0], covered))
+	for _, part := range c.line(id) {
+		for all := c.segments[part.timeline]; len(all) > 0; {
+			group, covered := mergeable(all, now, s.shortestMerge())
+			all = all[len(group)+len(covered):]
+			if len(group) > 1 {
+				errs = append(errs, s.merge(ctx, &encoder, c, group, covered))
+			} else if len(covered) > 0 {
+				errs = append(errs, s.removeCovered(ctx, c, group[0], covered))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -258,7 +260,8 @@ const readsAtOnce = 8
 // bypass returns the error of reading a segment. If the segment is damaged, it makes a backup due, unless there is one
 // after it: a restore that begins with that needs no segment before it.
 func (s *Service) bypass(in *contents, of segment, err error) error {
-	later := func(b Backup) bool { return b.Manifest.Timeline == of.Timeline && b.Manifest.Commits >= of.Last }
+	line := in.line(s.ownTimeline())
+	later := func(b Backup) bool { return isOn(line, b.Manifest) && b.Manifest.Commits >= of.Last }
 	if at, _ := s.copier.copied(); errors.Is(err, journal.ErrDamaged) && !slices.ContainsFunc(in.bases, later) {
 		s.needBackup(at)
 	}
@@ -299,9 +302,12 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 		return err
 	}
 	kept, current := keptSince(files), s.ownTimeline()
-	line := c.line(current)
+	line, strangers := c.line(current), c.strangers(current) // such as of a server that has taken over meanwhile
 	var old []segment
 	for id, all := range c.segments {
+		if slices.Contains(strangers, id) {
+			continue
+		}
 		leads := slices.ContainsFunc(line, func(part stretch) bool { return part.timeline == id })
 		for _, g := range all {
 			if g.To.Before(kept) && !(leads && g.Last > commits) { // else the clock was ahead at the time of the backup

@@ -22,15 +22,18 @@ import (
 // A destination has one owner: a session of a server. An S3 server may have no conditional writes, so the mutual
 // exclusion needs only that a read follows a finished write.
 //
-//   - A server that takes over stores an object with its session first, and lists the segments after that.
+//   - A server that starts stores an object with its session first, and lists the segments after that.
 //   - A server that has stored a segment reads the owner again before it acknowledges anything because of it.
 //
 // If the old server still reads its own session, its segment was stored before the new one has listed them, and the new
 // one follows it. Else the old server is fenced: it acknowledges nothing more, and ends.
 //
-// Servers that take over at the same time cannot see each other's sessions. Each stores the beginning of its timeline
-// before its session, with the timelines that it knew, and lists them after it. A timeline with commits that the
-// owner's does not know is an error for each server and each reader, so that nothing is left out in silence.
+// Each session has a timeline of its own, also after a restart: what a fenced server stores, even one with a copy of
+// the same disk, is never among the commits of another. The timeline begins with an object, which is stored after the
+// list. Until then the timeline before it counts. After that, the server reads the owner once more. So of servers that
+// start at the same time, one goes on only if no other has stored its session meanwhile, and each later one lists what
+// it acknowledges. A timeline with commits that the owner's does not know is an error for each server and each reader,
+// so that nothing is left out in silence.
 
 // FencedError is the error of a server that may not add commits to the destination, because another one took over.
 type FencedError struct {
@@ -61,16 +64,17 @@ func (e *OwnedError) Error() string {
 
 // ownership is what a server owns.
 type ownership struct {
-	timeline string
-	last     int64  // number of the last commit in the destination when the server became the owner
-	history  string // short, after it; empty: unknown
-	since    time.Time
+	timeline
+
+	begun   bool      // the object with the timeline is stored
+	history string    // short, after the commits before the timeline; empty: unknown
+	since   time.Time // when this server became the owner
 }
 
 // Claim makes this server the owner of the destination. It returns an OwnedError if that belongs to another one, and
 // nil if the destination does not respond and this server has owned it before: it claims it as soon as that responds.
 func (s *Service) Claim(ctx context.Context) error {
-	_, err := s.ensureOwner(ctx)
+	_, err := s.ensureOwner(ctx, false)
 	if err == nil || isRefusal(err) {
 		return err
 	}
@@ -82,7 +86,7 @@ func (s *Service) Claim(ctx context.Context) error {
 		return errOrigin
 	}
 	s.mu.Lock()
-	s.former = &ownership{timeline: origin.Timeline}
+	s.former = &ownership{timeline: timeline{ID: origin.Timeline}, begun: true}
 	s.mu.Unlock()
 	s.config.Log.Warn("could not read the owner of the destination of the backups; trying again", "error", err)
 	return nil
@@ -119,11 +123,12 @@ func (s *Service) ownTimeline() string {
 	if s.own == nil {
 		return ""
 	}
-	return s.own.timeline
+	return s.own.ID
 }
 
-// ensureOwner makes this server the owner, unless it is.
-func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
+// ensureOwner makes this server the owner, unless it is, and begins its timeline if that is to have a commit or a
+// backup.
+func (s *Service) ensureOwner(ctx context.Context, begin bool) (o ownership, err error) {
 	select {
 	case s.claiming <- struct{}{}:
 		defer func() { <-s.claiming }()
@@ -137,21 +142,66 @@ func (s *Service) ensureOwner(ctx context.Context) (o ownership, err error) {
 		return o, fault
 	}
 	if own != nil {
-		return *own, nil
-	}
-	if o, err = s.claim(ctx, former); err != nil {
+		o = *own
+	} else if o, err = s.claim(ctx, former); err != nil {
 		return o, s.note(err)
 	}
-	o.since = time.Now()
+	if begin && !o.begun {
+		if err := s.begin(ctx, &o); err != nil {
+			return o, err
+		}
+	}
+	o.since = cmp.Or(o.since, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.own = &o
 	return o, nil
 }
 
-// stillOwner makes this server the owner, unless it is, and returns an error if another one has taken over since.
+// begin begins the timeline of this server. After a restart, that is before its first commit, so that a server which is
+// restarted again and again leaves no objects.
+func (s *Service) begin(ctx context.Context, o *ownership) error {
+	if err := putObject(ctx, s.to, s.names.timelineName(o.ID), o.timeline); err != nil {
+		return fmt.Errorf("begin a timeline: %w", err)
+	}
+	if err := s.checkOwner(ctx); err != nil { // a server that has started since may not have listed it
+		return err
+	}
+	o.begun = true
+	return s.hold(o.ID)
+}
+
+// ensureBegun begins the timeline of this server, unless it has begun. Even a fenced server does so, and adds to it
+// what is acknowledged only without --backup-sync.
+func (s *Service) ensureBegun(ctx context.Context, id string) error {
+	s.mu.Lock()
+	own, fault := s.own, s.fault
+	s.mu.Unlock()
+	switch {
+	case own != nil && own.ID == id && own.begun:
+		return nil
+	case own != nil && own.ID == id && fault != nil:
+		late := *own
+		late.Fenced, late.begun = true, true
+		if err := putObject(ctx, s.to, s.names.timelineName(id), late.timeline); err != nil {
+			return fmt.Errorf("begin a timeline: %w", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.own = &late
+		return nil
+	}
+	o, err := s.ensureOwner(ctx, true)
+	if err == nil && o.ID != id {
+		err = errNoOwner
+	}
+	return err
+}
+
+// stillOwner makes this server the owner, unless it is, begins its timeline, and returns an error if another one has
+// taken over since.
 func (s *Service) stillOwner(ctx context.Context) (o ownership, err error) {
-	if o, err = s.ensureOwner(ctx); err == nil {
+	if o, err = s.ensureOwner(ctx, true); err == nil {
 		err = s.checkOwner(ctx)
 	}
 	return o, err
@@ -174,7 +224,16 @@ func (s *Service) contents(ctx context.Context) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
+	c, err := s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own != nil && !s.own.begun {
+		c.timelines[s.own.ID] = s.own.timeline
+	}
+	return c, nil
 }
 
 // claim makes this server the owner, which it may have been before. It changes nothing for another owner unless the
@@ -184,9 +243,6 @@ func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, er
 	if err != nil {
 		return o, err
 	}
-	if former != nil && c.owner.Timeline != "" && c.owner.Timeline != former.timeline {
-		return o, s.fenced(c.owner)
-	}
 	origin, err := dbfile.ReadOrigin(s.path)
 	if err != nil {
 		return o, err
@@ -195,12 +251,20 @@ func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, er
 	if err != nil {
 		return o, err
 	}
+	if former != nil {
+		other := c.owner.Session != "" && c.owner.Session != s.session
+		if former.since.IsZero() { // it has not reached the destination yet
+			other = current != "" && current != former.ID
+		}
+		if other {
+			return o, s.fenced(c.owner)
+		}
+	}
 	to := s.to.location("")
-	held := dbfile.Origin{Holder: true, Destination: to, Device: deviceOf(to), Inode: origin.Inode}
 	begun := c.timelines[origin.Timeline].ID != ""
 	lost := origin.Holder && origin.Destination == to && len(c.bases) == 0 &&
 		(!begun || c.isUsed(origin.Timeline)) // else the server was killed during the first backup
-	if lost && origin.Device != held.Device && !begun && !slices.Contains(s.config.TakeOver, origin.Timeline) {
+	if lost && origin.Device != deviceOf(to) && !begun && !slices.Contains(s.config.TakeOver, origin.Timeline) {
 		return o, fmt.Errorf("%s has no backup and is on another disk than before; mount the disk with the backups; "+
 			"if they are lost, start the server with --take-over %s", to, origin.Timeline)
 	}
@@ -208,19 +272,20 @@ func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, er
 		return o, s.owned("has the backups of another store; give each store its own --backup-dir; to restore a store that "+
 			"was lost, move "+s.config.DB+" and the files beside it away, and use --restore-missing", "")
 	}
-	if origin.Holder && origin.Timeline == current {
-		o, err = s.resume(ctx, c, current)
-	} else {
-		o, err = s.replace(ctx, c, current, origin)
+	if o, err = s.follow(ctx, c, current, origin); err != nil {
+		return o, err
 	}
-	if held.Timeline = o.timeline; err == nil && held != origin {
-		err = dbfile.WriteOrigin(s.path, held)
-	}
-	if err == nil && lost {
+	if lost {
 		s.config.Log.Warn("the destination has no backup of this store, although this server has owned it before; "+
 			"check whether somebody removed them, or another disk is mounted; making a new one", "destination", to)
 	}
-	return o, err
+	return o, nil
+}
+
+// hold stores beside the store that it continues a timeline of the destination.
+func (s *Service) hold(id string) error {
+	to := s.to.location("")
+	return dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: id, Holder: true, Destination: to, Device: deviceOf(to)})
 }
 
 // deviceOf returns the device of a directory; 0 for a bucket, and if it is unknown.
@@ -232,11 +297,13 @@ func deviceOf(destination string) uint64 {
 	return uint64(dir.Dev) //nolint:unconvert // the types differ between systems
 }
 
-// replace begins a timeline, if this server may take over from the current owner.
-func (s *Service) replace(
+// follow makes this server the owner with a timeline of its own, if it continues the current one or may take over from
+// its owner. What that one acknowledges until it is fenced is in the list that this one follows.
+func (s *Service) follow(
 	ctx context.Context, c *contents, current string, origin dbfile.Origin,
 ) (o ownership, err error) {
-	_, errNext := s.nextTimeline(ctx, c, current, origin) // before the old owner is fenced
+	id := newID()
+	_, errNext := s.nextTimeline(ctx, c, id, current, origin) // before the old owner is fenced
 	if err := s.mayTakeOver(c, current, origin); err != nil {
 		refusal, refused := errors.AsType[*OwnedError](err)
 		if reason, ok := errors.AsType[*OwnedError](errNext); refused && ok && !origin.Newest { // --take-over would not help
@@ -247,7 +314,27 @@ func (s *Service) replace(
 	if errNext != nil {
 		return o, errNext
 	}
-	return s.takeOver(ctx, current, origin)
+	if c, err = s.putOwner(ctx, id, current); err != nil {
+		return o, err
+	}
+	if o, err = s.nextTimeline(ctx, c, id, current, origin); err != nil {
+		return o, err
+	}
+	if origin.Holder && origin.Timeline == current {
+		return o, s.hold(current) // its destination may have moved
+	}
+	if err := s.begin(ctx, &o); err != nil {
+		return o, err
+	}
+	c.timelines[id] = o.timeline
+	for _, left := range c.leftOut(id) {
+		s.config.Log.Warn("the destination of the backups has commits that this store lacks", "commits", left)
+	}
+	if current != "" {
+		s.config.Log.Info("took the destination of the backups over", "destination", s.to.location(""),
+			"timeline", id, "after", o.From, "commits", o.Commits)
+	}
+	return o, nil
 }
 
 // hasOthersOnly reports whether the destination has complete backups, and all of them are of another store.
@@ -257,35 +344,14 @@ func (s *Service) hasOthersOnly(ctx context.Context) bool {
 	return slices.ContainsFunc(all, isOthers) && !slices.ContainsFunc(all, func(b Backup) bool { return b.Fault == nil })
 }
 
-// resume continues a timeline after a restart.
-func (s *Service) resume(ctx context.Context, c *contents, id string) (o ownership, err error) {
-	if o, err = s.follows(ctx, c, id); err != nil { // before another server, which has a copy of this one, is fenced
-		return o, err
-	}
-	if c, err = s.putOwner(ctx, id); err != nil {
-		return o, err
-	}
-	return s.follows(ctx, c, id)
-}
-
-// follows returns the end of a timeline, or an OwnedError if the store does not continue it.
-func (s *Service) follows(ctx context.Context, c *contents, id string) (o ownership, err error) {
-	o.timeline = id
-	o.last, o.history = c.end(id)
-	reason, err := s.differs(ctx, o.last, o.history)
-	if reason != "" {
-		err = s.owned(reason, "")
-	}
-	return o, err
-}
-
 func (s *Service) owned(reason, takeOver string) error {
 	return &OwnedError{s.to.location(""), reason, takeOver}
 }
 
-// putOwner stores this session as the owner of a timeline, and returns what the destination has after that.
-func (s *Service) putOwner(ctx context.Context, id string) (*contents, error) {
-	o := owner{Session: s.session, Timeline: id, Store: s.store, Since: time.Now().UTC(), Host: s.host}
+// putOwner stores this session as the owner of a timeline that will follow the current one, and returns what the
+// destination has after that.
+func (s *Service) putOwner(ctx context.Context, id, current string) (*contents, error) {
+	o := owner{Session: s.session, Timeline: id, After: current, Store: s.store, Since: time.Now().UTC(), Host: s.host}
 	if err := putObject(ctx, s.to, s.names.ownerName(), o); err != nil {
 		return nil, fmt.Errorf("store the owner: %w", err)
 	}
@@ -296,9 +362,9 @@ func (s *Service) putOwner(ctx context.Context, id string) (*contents, error) {
 	if c.owner.Session != s.session {
 		return nil, s.fenced(c.owner)
 	}
-	strangers := slices.DeleteFunc(c.strangers(id), func(id string) bool { return slices.Contains(s.config.TakeOver, id) })
-	if len(strangers) > 0 {
-		return nil, s.conflict(id, strangers)
+	taken := func(id string) bool { return slices.Contains(s.config.TakeOver, id) }
+	if strangers := slices.DeleteFunc(c.strangers(current), taken); len(strangers) > 0 {
+		return nil, s.conflict(current, strangers)
 	}
 	return c, nil
 }
@@ -320,16 +386,22 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 		return s.conflict(current, strangers)
 	}
 	may := func(id string) bool {
-		return slices.Contains(s.config.TakeOver, id) || id != "" && origin.Replaces == id
+		return slices.Contains(s.config.TakeOver, id) ||
+			id != "" && (origin.Replaces == id || origin.Holder && origin.Timeline == id)
 	}
 	missing := s.config.RestoreMissing && origin.Newest
 	begun := c.timelines[current]
-	unused := begun.ID != "" && !c.isUsed(current) // such as after a start that was killed
-	if may(current) || missing || unused && (begun.From == "" || may(begun.From)) {
+	unused := begun.ID != "" && !c.isUsed(current)                      // such as after a start that was killed
+	caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // it has asked then
+	if may(current) || missing || caughtUp || unused && (begun.From == "" || may(begun.From)) ||
+		c.owner.After == current && may(c.owner.Timeline) { // which has not begun
 		return nil
 	}
 	last, _ := c.end(current)
-	by := cmp.Or(c.owner, owner{Host: begun.Host, Since: begun.Since})
+	by := c.owner
+	if by.Timeline != current && by.After != current { // a server that was refused has stored its session since
+		by.Host, by.Since = begun.Host, begun.Since
+	}
 	return s.owned(fmt.Sprintf("belongs to the server on %s since %s, whose last commit there is %d",
 		cmp.Or(by.Host, "an unknown host"), by.Since.UTC().Format(time.RFC3339), last), current)
 }
@@ -338,41 +410,12 @@ func containsAll(all, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(one string) bool { return !slices.Contains(all, one) })
 }
 
-// takeOver begins a timeline. It first fences the old owner, because what that one acknowledges until then is what this
-// one follows.
-func (s *Service) takeOver(ctx context.Context, current string, origin dbfile.Origin) (o ownership, err error) {
-	c := &contents{archive: s.archive}
-	if current != "" {
-		if c, err = s.putOwner(ctx, current); err != nil {
-			return o, err
-		}
-	}
-	next, err := s.nextTimeline(ctx, c, current, origin)
-	if err != nil {
-		return o, err
-	}
-	if err := putObject(ctx, s.to, s.names.timelineName(next.ID), next); err != nil {
-		return o, fmt.Errorf("begin a timeline: %w", err)
-	}
-	if c, err = s.putOwner(ctx, next.ID); err != nil {
-		return o, err
-	}
-	for _, left := range c.leftOut(next.ID) {
-		s.config.Log.Warn("the destination of the backups has commits that this store lacks", "commits", left)
-	}
-	if current != "" {
-		s.config.Log.Info("took the destination of the backups over", "destination", s.to.location(""),
-			"timeline", next.ID, "after", next.From, "commits", next.Commits)
-	}
-	return ownership{timeline: next.ID, last: next.Commits}, nil
-}
-
 // nextTimeline returns the timeline that this store begins: after the commit that a restore ended with, or after the
 // newest commit of the destination if the store has it.
 func (s *Service) nextTimeline(
-	ctx context.Context, c *contents, current string, origin dbfile.Origin,
-) (t timeline, err error) {
-	t = timeline{ID: newID(), Store: s.store, Since: time.Now().UTC(), Host: s.host}
+	ctx context.Context, c *contents, id, current string, origin dbfile.Origin,
+) (o ownership, err error) {
+	o.timeline = timeline{ID: id, Store: s.store, Since: time.Now().UTC(), Host: s.host}
 	known := c.known(current)
 	for _, id := range s.config.TakeOver {
 		if c.hasCommits(id) {
@@ -380,42 +423,46 @@ func (s *Service) nextTimeline(
 		}
 	}
 	maps.DeleteFunc(known, func(id string, _ bool) bool { return c.timelines[id].ID == "" && !c.isUsed(id) }) // removed
-	t.Knew = slices.Sorted(maps.Keys(known))
+	o.Knew = slices.Sorted(maps.Keys(known))
+	o.Unused = slices.DeleteFunc(c.ids(), func(id string) bool { return id == "" || known[id] || c.hasCommits(id) })
 	last, history := c.end(current)
 	commits, _, err := backupfile.HistoryAt(ctx, s.path, last)
 	if err != nil {
-		return t, err
+		return o, err
 	}
 	switch {
 	case current == "":
-		t.Commits = commits
-		return t, nil
-	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // a copy of the file, or an old owner
+		o.Commits = commits
+		return o, nil
+	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // it goes on, or is a copy of the file
 		reason, err := s.differs(ctx, last, history)
 		if reason != "" {
 			err = s.owned(reason, "")
 		}
 		if err != nil {
-			return t, err
+			return o, err
 		}
-		t.From, t.Commits = current, last
+		o.From, o.Commits, o.history = current, last, history
+		if origin.Holder && origin.Timeline == current { // its first commits may be from before the restart
+			o.Since = c.timelines[current].Since.Add(1)
+		}
 	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
-		t.Commits = commits
+		o.Commits = commits
 	default:
-		t.From, t.Commits = origin.Timeline, origin.Commits
+		o.From, o.Commits, o.Earlier = origin.Timeline, origin.Commits, !origin.Newest
 		caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // nothing newer is acknowledged
 		if origin.Newest && !caughtUp && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
-			return t, s.owned(fmt.Sprintf(
+			return o, s.owned(fmt.Sprintf(
 				"has commits up to %d, and this store was restored when %d was the last one, and changed since; restore it again",
 				last, origin.Commits), "")
 		}
 	}
-	for _, g := range c.segments[t.From] {
-		if g.Last <= t.Commits && g.To.After(t.Since) { // of a clock that was ahead
-			t.Since = g.To
+	for _, g := range c.segments[o.From] {
+		if g.Last <= o.Commits && g.To.After(o.Since) { // of a clock that was ahead
+			o.Since = g.To
 		}
 	}
-	return t, nil
+	return o, nil
 }
 
 // differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does,
@@ -491,8 +538,7 @@ func hostname() string {
 // It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged.
 // The session is empty if there was no need to catch up.
 func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err error) {
-	path := dbfile.RealPath(c.DB)
-	origin, err := dbfile.ReadOrigin(path)
+	origin, err := dbfile.ReadOrigin(dbfile.RealPath(c.DB))
 	if err != nil || origin.Holder || !origin.Newest {
 		return "", r, err
 	}
@@ -500,7 +546,11 @@ func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err er
 	if err != nil {
 		return "", r, err
 	}
-	commits, _, err := backupfile.HistoryAt(ctx, path, origin.Commits)
+	return s.catchUp(ctx, origin)
+}
+
+func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (session string, r Recovered, err error) {
+	commits, _, err := backupfile.HistoryAt(ctx, s.path, origin.Commits)
 	if err != nil || commits != origin.Commits && commits != origin.Entry {
 		return "", r, err
 	}
@@ -515,16 +565,16 @@ func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err er
 	if err != nil || current == "" {
 		return "", r, err
 	}
-	if all, err = s.putOwner(ctx, current); err != nil {
+	if all, err = s.putOwner(ctx, newID(), current); err != nil {
 		return "", r, err
 	}
 	if last, _ := all.end(current); origin.Timeline == current && last == origin.Commits {
 		return s.session, r, nil
 	}
-	if r, err = s.archive.Restore(ctx, c.DB, Point{}, true, nil); err != nil {
+	if r, err = s.archive.Restore(ctx, s.config.DB, Point{}, true, nil); err != nil {
 		return "", r, err
 	}
-	c.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
+	s.config.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
 		"plants", r.Plants, "commits", r.Commits, "at", r.At)
 	return s.session, r, nil
 }

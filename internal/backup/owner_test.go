@@ -360,8 +360,45 @@ func TestOwnerStartsLater(t *testing.T) {
 	other.ship()
 }
 
-// TestTakeOverAtOnce lets two servers take over from the same one at the same time: whatever one of them acknowledged
-// is part of a restore, or the restore is refused and names both.
+// TestRestart starts the server again and again: without a commit, that leaves no object. A restore of a time has the
+// commits that were made before a restart and copied after it, and the segments of all sessions are merged.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.create(2)
+	at := time.Now()
+	for range 3 {
+		before := len(r.contents().ids())
+		r.must(r.engine.Close())
+		r.serve(r.config.DB)
+		r.must(r.Claim(t.Context()))
+		if n := len(r.contents().ids()); n != before {
+			t.Errorf("%d timelines after a start, %d before it", n, before)
+		}
+		r.ship()
+		r.create(1)
+		r.ship()
+	}
+	if n := len(r.contents().ids()); n != 4 {
+		t.Errorf("%d timelines, want 4", n)
+	}
+	r.wantRestored(time.Time{}, 6)
+	r.wantRestored(at, 3)
+	r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
+	for id, all := range r.contents().segments {
+		if len(all) > 2 || len(all) == 2 && all[0].To.Truncate(time.Hour).Equal(all[1].To.Truncate(time.Hour)) {
+			t.Errorf("%d segments of the timeline %s after a merge", len(all), id)
+		}
+	}
+	r.wantRestored(time.Time{}, 6)
+	r.wantRestored(at, 3)
+}
+
+// TestTakeOverAtOnce lets two servers take over from the same one at the same time: what one of them acknowledged is
+// part of a restore, and that one may go on.
 func TestTakeOverAtOnce(t *testing.T) {
 	t.Parallel()
 	first := newCopyRig(t)
@@ -387,21 +424,14 @@ func TestTakeOverAtOnce(t *testing.T) {
 	if !owned || !strings.Contains(errClaim.Error(), "took over at the same time") {
 		t.Errorf("claim: %v", errClaim)
 	}
-	a.wantError(time.Time{}, a.ownTimeline())
-
-	path := filepath.Join(t.TempDir(), "p.db")
-	_, err := a.archive.Restore(t.Context(), path, Point{Timeline: a.ownTimeline()}, false, nil)
-	a.must(err)
-	c := first.another(path)
-	err = c.Claim(t.Context())
-	_, takeOver, found := strings.Cut(err.Error(), "--take-over ")
-	if !found {
-		t.Fatal(err)
-	}
-	c = c.again(strings.Split(takeOver, ",")...)
-	c.ids = slices.Clone(a.ids)
-	c.ship()
-	c.wantRestored(time.Time{}, 4)
+	a.wantRestored(time.Time{}, 4)
+	b.must(b.engine.Close())
+	b.serve(b.config.DB)
+	b.wantRefused("belongs to the server on " + a.host)
+	a.again()
+	a.create(1)
+	a.ship()
+	a.wantRestored(time.Time{}, 5)
 }
 
 // TestDestinationIsAway starts servers while the destination does not respond: only the owner may go on.

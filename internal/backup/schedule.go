@@ -110,7 +110,7 @@ type Schedule struct {
 	Keep        int
 	Next        time.Time // when the next backup is due; zero until the service has read the destination
 	Copied      time.Time // a restore has all commits from before this time; zero: only those in backups
-	Timeline    string    // to which the server adds; empty: it is not the owner of the destination
+	Timeline    string    // of the last commit in the destination; empty: the server is not its owner
 	Since       time.Time // when it became the owner
 	Segments    int64     // in the destination, at the last merge
 	Faults      []string  // of the last copy and the last merge
@@ -126,7 +126,10 @@ func (s *Service) Schedule() Schedule {
 		Segments: s.merging.segments,
 	}
 	if s.own != nil {
-		all.Timeline, all.Since = s.own.timeline, s.own.since
+		all.Timeline, all.Since = s.own.ID, s.own.since
+		if !s.own.begun {
+			all.Timeline = s.own.From
+		}
 	}
 	if fault != nil {
 		all.Faults = append(all.Faults, fmt.Sprintf("could not copy commits: %v", fault))
@@ -175,7 +178,7 @@ func (s *Service) makeOwned(job *Job) (m backupfile.Manifest, err error) {
 		return m, err
 	}
 	s.clean()
-	return s.to.make(s.ctx, s.config.DB, job.Backup, owned.timeline, s.steps(job))
+	return s.to.make(s.ctx, s.config.DB, job.Backup, owned.ID, s.steps(job))
 }
 
 // clean removes the parts of unfinished backups of a killed server or an unreachable destination.

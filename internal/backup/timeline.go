@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The commits in a destination are timelines. A timeline is one line of commits, without a fork: only one server adds
-// to it, the owner of the destination. It begins at the first commit of a store, or follows a commit of another
-// timeline: of a store that was restored, or whose server took over. The numbers of its commits go on from there.
+// The commits in a destination are timelines. A timeline is one line of commits, without a fork: only one session of
+// a server adds to it. It begins at the first commit of a store, or follows a commit of another timeline, after a
+// restart, a restore, or when another server takes over. The numbers of its commits go on from there.
 
 // timeline is the content of the object with a timeline's beginning, which never changes.
 type timeline struct {
@@ -23,15 +23,23 @@ type timeline struct {
 	Commits int64     `json:"commits"`        // number of the last commit before it
 	Since   time.Time `json:"since"`
 	Host    string    `json:"host"`
+	// Earlier means that it may follow an earlier commit than the newest one. Another server's retention, which has begun
+	// before, may still remove what leads to that, so it needs a backup of its own.
+	Earlier bool `json:"earlier,omitempty"`
+	// Fenced means that its server was fenced before: none of its commits was acknowledged because of a segment.
+	Fenced bool `json:"fenced,omitempty"`
 	// Knew are the timelines whose later commits its owner, or an owner before it, has left out.
 	Knew []string `json:"knew,omitempty"`
+	// Unused are timelines without commits: their servers were fenced, so what they still stored was not acknowledged.
+	Unused []string `json:"unused,omitempty"`
 }
 
 // owner is the content of the object that tells which server may add commits. Each start of a server has a session.
 type owner struct {
 	Session  string    `json:"session"`
 	Timeline string    `json:"timeline"`
-	Store    string    `json:"store"` // identity
+	After    string    `json:"after,omitempty"` // the timeline that counts until that has begun; empty: none
+	Store    string    `json:"store"`           // identity
 	Since    time.Time `json:"since"`
 	Host     string    `json:"host"`
 }
