@@ -1,0 +1,419 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
+	"plantstore/internal/store"
+)
+
+// server is a server of a schedule.
+type server struct {
+	*Service
+
+	name   string
+	w      *world
+	db     string
+	engine *sqlite.Engine
+
+	caughtUp string // Config.CaughtUp
+	commits  int64
+	history  journal.History
+	plants   []string // that are not acknowledged
+	created  int
+
+	phase   string
+	dead    bool
+	calls   chan *call
+	ended   chan struct{}
+	pending *call
+	seen    uint64 // what the server has seen
+
+	ids int
+
+	// For the controls: the owner as the server has stored it, as it was before the last segment was stored, whether the
+	// server has begun a timeline, and its lists before it has stored the owner.
+	ownerPut, ownerSeen []byte
+	began               bool
+	lists               map[string][]file
+	claiming            bool
+}
+
+// call is an operation that waits.
+type call struct {
+	name    string
+	changes bool
+	do      func() (string, error)
+	result  string
+	err     error
+	done    chan struct{}
+}
+
+// next waits for the next operation of the server, or its end.
+func (s *server) next() {
+	s.pending = nil
+	select {
+	case s.pending = <-s.calls:
+	case <-s.ended:
+	}
+}
+
+func (s *server) goOn() {
+	close(s.pending.done)
+	s.next()
+}
+
+// note adds to what the server has seen.
+func (s *server) note(text ...string) {
+	h := fnv.New64a()
+	fmt.Fprint(h, s.seen, text)
+	s.seen = h.Sum64()
+}
+
+// open opens the store of the server.
+func (s *server) open() {
+	var err error
+	log := slog.New(slog.DiscardHandler)
+	s.engine, err = sqlite.Open(context.Background(), sqlite.Config{Path: s.db, Server: true, Log: log})
+	s.w.must(err)
+	s.Service, err = New(s.configuration())
+	s.w.must(err)
+	s.connect()
+}
+
+func (s *server) configuration() Config {
+	return Config{
+		DB: s.db, Destination: s.w.dir, Scratch: s.w.dir, Every: time.Hour, Keep: 1,
+		Engine: s.engine, Lag: time.Second, Sync: true, TakeOver: []string{s.w.timeline}, CaughtUp: s.caughtUp,
+		Record: func(audit.Event) {}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	}
+}
+
+func (s *server) connect() { s.to, s.archive = &port{s}, newArchive(&port{s}, s.names) }
+
+// resumed makes the server the one that runs at the start of the schedule.
+func (s *server) resumed() {
+	s.open()
+	s.session, s.own = s.w.session, &ownership{timeline: timeline{ID: s.w.timeline, Commits: 1}, begun: true}
+	s.copier.setCopied(s.w.timeline, s.commits, s.history)
+	s.w.claimed = s
+	s.ownerPut = s.w.explorer.start[s.names.ownerName()].content
+}
+
+// start starts the server, and reports whether it may create plants.
+func (s *server) start() bool {
+	if s.engine != nil {
+		s.w.must(s.engine.Close())
+		s.engine = nil
+	}
+	s.dead, s.phase, s.caughtUp = false, "claim", ""
+	s.began, s.claiming, s.lists = false, false, map[string][]file{}
+	o, err := dbfile.ReadOrigin(s.db)
+	s.w.must(err)
+	if !o.Holder && o.Newest {
+		s.Service, err = newService(s.configuration())
+		s.w.must(err)
+		s.connect()
+		if s.caughtUp, _, err = s.catchUp(context.Background(), o); err != nil {
+			s.w.trace = append(s.w.trace, fmt.Sprintf("%-4s is refused: %v", s.name, err))
+			return false
+		}
+	}
+	s.open()
+	s.plants = nil
+	commits, history, err := s.engine.StartJournal(context.Background())
+	s.w.must(err)
+	s.commits, s.history = commits, history
+	if err := s.Claim(context.Background()); err != nil || s.own == nil {
+		s.w.trace = append(s.w.trace, fmt.Sprintf("%-4s is refused: %v", s.name, err))
+		return false
+	}
+	s.w.claimed = s
+	s.w.trace = append(s.w.trace, s.name+" is the owner")
+	return true
+}
+
+// commit creates a plant.
+func (s *server) commit() {
+	s.created++
+	name := fmt.Sprint(s.name, s.created)
+	id := fnv.New32()
+	fmt.Fprint(id, name)
+	_, err := s.engine.Insert(context.Background(), []store.Create{{
+		Plant: plant.NewPlant{ID: int64(id.Sum32()), Plant: plant.Plant{Name: name}}, At: time.Now(),
+	}})
+	s.w.must(err)
+	commits, history, err := s.engine.StartJournal(context.Background())
+	s.w.must(err)
+	s.w.chain[history] = made{name, s.history}
+	s.commits, s.history = commits, history
+	s.plants = append(s.plants, name)
+}
+
+// create creates plants, and tries to acknowledge them.
+func (s *server) create(n int) {
+	if !s.alive() {
+		return
+	}
+	for range n {
+		s.commit()
+	}
+	for range 2 {
+		s.round()
+	}
+}
+
+func (s *server) alive() bool { return s.engine != nil && !s.dead && s.own != nil && s.Fault() == nil }
+
+// round copies commits, and acknowledges them.
+func (s *server) round() {
+	if !s.alive() || len(s.plants) == 0 {
+		return
+	}
+	s.phase, s.ownerSeen, s.claiming = "round", nil, false
+	owner := s.w.claimed
+	s.note(fmt.Sprint(owner == s))
+	err := s.copier.round(context.Background())
+	if err != nil || s.dead || s.copier.unfounded {
+		return
+	}
+	for _, name := range s.plants {
+		s.w.acked = append(s.w.acked, ack{s, name})
+	}
+	s.w.trace = append(s.w.trace, fmt.Sprintf("%-4s acknowledges %v", s.name, s.plants))
+	s.plants = nil
+	if owner != s {
+		s.w.violated("%s acknowledges a plant in a round that began after the start of %s", s.name, owner.name)
+	}
+	s.w.check()
+}
+
+// merge merges segments.
+func (s *server) merge() {
+	if s.alive() {
+		s.phase = "merge"
+		_ = s.mergeOld(context.Background(), time.Now().Add(3*time.Hour))
+	}
+}
+
+// backup makes a backup.
+func (s *server) backup() {
+	if s.alive() {
+		s.phase = "backup"
+		s.acquire()
+		at := time.Now().Add(time.Duration(slices.Index(s.w.servers, s)) * time.Second) // the names must differ
+		_ = s.makeScheduled(at)
+	}
+}
+
+// retain makes a backup and removes older ones.
+func (s *server) retain() {
+	if s.backup(); s.alive() {
+		s.phase = "retain"
+		s.removeOld()
+	}
+}
+
+// stop ends the server, which copies what is left even if it is fenced.
+func (s *server) stop() {
+	if s.engine != nil && !s.dead && s.copier != nil {
+		s.phase = "stop"
+		_ = s.copier.round(context.Background())
+	}
+}
+
+// perform waits until the explorer lets an operation happen.
+func (s *server) perform(name string, changes bool, do func() (string, error)) error {
+	if s.w.free {
+		_, err := do()
+		return err
+	}
+	if s.dead {
+		return errCrashed
+	}
+	c := &call{name: name, changes: changes, do: do, done: make(chan struct{})}
+	s.calls <- c
+	<-c.done
+	return c.err
+}
+
+// port is the destination as a server sees it.
+type port struct{ *server }
+
+func (p *port) location(name string) string { return "memory/" + name }
+
+func (p *port) make(
+	ctx context.Context, db, name, timeline string, _ func(string) backupfile.Progress,
+) (m backupfile.Manifest, err error) {
+	path := filepath.Join(p.w.dir, p.server.name+"-"+name)
+	if m, err = backupfile.Backup(ctx, db, path, timeline, nil); err != nil {
+		return m, err
+	}
+	content, err := os.ReadFile(path)
+	p.w.must(errors.Join(err, os.Remove(path), os.Remove(path+backupfile.ManifestSuffix)))
+	return m, p.perform("make "+name, true, func() (string, error) {
+		if _, exists := p.w.objects[name]; exists {
+			return "", fs.ErrExist
+		}
+		p.w.objects[name] = &object{content, &m}
+		return fmt.Sprint(m.Timeline, m.Commits), nil
+	})
+}
+
+func (p *port) clean(context.Context, string, func(string) bool) ([]string, error) { return nil, nil }
+
+func (p *port) list(_ context.Context, prefix string) (files []file, err error) {
+	err = p.perform("list "+prefix, false, func() (string, error) {
+		var text []string
+		for _, name := range slices.Sorted(maps.Keys(p.w.objects)) {
+			if strings.HasPrefix(name, prefix) {
+				files = append(files, file{name, int64(len(p.w.objects[name].content))})
+				text = append(text, name)
+			}
+		}
+		p.controlList(prefix, &files)
+		return strings.Join(text, " "), nil
+	})
+	return files, err
+}
+
+func (p *port) manifest(_ context.Context, name string) (m backupfile.Manifest, err error) {
+	err = p.perform("manifest "+name, false, func() (string, error) {
+		o, ok := p.w.objects[name]
+		if !ok {
+			return "", fs.ErrNotExist
+		}
+		m = *o.manifest
+		return "", nil
+	})
+	return m, err
+}
+
+func (p *port) open(_ context.Context, name string) (io.ReadCloser, error) {
+	var content []byte
+	do := func() (string, error) {
+		o, ok := p.w.objects[name]
+		if !ok {
+			return "", fs.ErrNotExist
+		}
+		content = p.controlOpen(name, o.content)
+		if len(content) < 4096 && !strings.HasSuffix(name, ".zst") {
+			return string(content), nil
+		}
+		return "", nil
+	}
+	if p.phase == "merge" && strings.HasSuffix(name, ".zst") { // several at once
+		_, err := do()
+		return io.NopCloser(bytes.NewReader(content)), err
+	}
+	err := p.perform("open "+name, false, do)
+	return io.NopCloser(bytes.NewReader(content)), err
+}
+
+func (p *port) remove(_ context.Context, name string) error {
+	return p.perform("remove "+name, true, func() (string, error) {
+		if _, ok := p.w.objects[name]; !ok {
+			return "", fs.ErrNotExist
+		}
+		delete(p.w.objects, name)
+		return "", nil
+	})
+}
+
+func (p *port) put(_ context.Context, name string, content []byte) error {
+	content = slices.Clone(content)
+	if o := p.w.objects[p.w.names.ownerName()]; o != nil {
+		p.ownerSeen = o.content
+	}
+	return p.perform("put "+name, true, func() (string, error) {
+		text := name
+		if !strings.HasSuffix(name, ".zst") {
+			text += string(content)
+		}
+		for _, id := range ids.FindAllString(text, -1) {
+			if _, known := p.w.alias[id]; !known {
+				p.ids++
+				p.w.alias[id] = fmt.Sprintf("%s.%d", p.server.name, p.ids)
+			}
+		}
+		p.controlPut(name, content)
+		p.w.objects[name] = &object{content: content}
+		return text[len(name):], nil
+	})
+}
+
+func (p *port) delete(_ context.Context, names ...string) error {
+	for _, name := range names {
+		if err := p.perform("delete "+name, true, func() (string, error) {
+			delete(p.w.objects, name)
+			return "", nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *port) verify(context.Context, string, func(string) backupfile.Progress) ([]string, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// controlPut, controlOpen and controlList seed the faults of the controls.
+func (p *port) controlPut(name string, content []byte) {
+	switch {
+	case name == p.w.names.ownerName():
+		p.ownerPut, p.claiming = content, true
+	case strings.HasSuffix(name, timelineEnd):
+		p.began = true
+	}
+}
+
+func (p *port) controlOpen(name string, content []byte) []byte {
+	if name != p.w.names.ownerName() {
+		return content
+	}
+	switch c := p.w.control; {
+	case c == ownerUnread && p.phase == "round", c == beginUnread && p.phase == "claim" && p.began:
+		return p.ownerPut
+	case c == ownerReadEarly && p.phase == "round" && p.ownerSeen != nil:
+		return p.ownerSeen
+	}
+	return content
+}
+
+func (p *port) controlList(prefix string, files *[]file) {
+	switch {
+	case p.w.free:
+	case !p.claiming:
+		if p.lists != nil {
+			p.lists[prefix] = slices.Clone(*files)
+		}
+	case p.w.control == listedEarly:
+		*files = slices.Clone(p.lists[prefix])
+	case p.w.control == strangersUnseen:
+		*files = slices.DeleteFunc(*files, func(f file) bool {
+			s, ok := journal.ParseName(prefix, f.name)
+			return ok && s.Timeline != p.w.timeline
+		})
+	}
+}
