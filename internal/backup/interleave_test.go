@@ -460,7 +460,9 @@ func (w *world) options() (all []option) {
 		if w.used.faults == w.bounds.faults {
 			continue
 		}
-		all = append(all, option{s, crash})
+		if s.pending.changes || s.changed { // a crash between two reads has the same effect
+			all = append(all, option{s, crash})
+		}
 		if s.pending.changes || s.phase == "round" {
 			all = append(all, option{s, lost})
 		}
@@ -507,7 +509,7 @@ func (w *world) do(o option) {
 	line := fmt.Sprintf("%-4s %-6s %s%s", s.name, s.phase, o.kind, w.plain(c.name))
 	w.trace = append(w.trace, fmt.Sprintf("%s -> %s %v", line, w.plain(c.result), c.err))
 	s.note(line, w.plain(c.result), fmt.Sprint(c.err))
-	if c.changes && o.kind != crash {
+	if s.changed = c.changes; c.changes && o.kind != crash {
 		w.check()
 	}
 	s.goOn()

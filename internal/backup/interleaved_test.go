@@ -44,6 +44,7 @@ type server struct {
 
 	phase   string
 	dead    bool
+	changed bool // by the last operation
 	calls   chan *call
 	ended   chan struct{}
 	pending *call
