@@ -43,7 +43,11 @@ func (a *Archive) contents(ctx context.Context) (c *contents, err error) {
 			continue
 		}
 		named = append(named, b)
-		if b.Manifest, err = a.to.manifest(ctx, b.Name); err != nil {
+		b.Manifest, err = a.to.manifest(ctx, b.Name)
+		if errors.Is(err, fs.ErrNotExist) { // retention has removed it since the list, and what an older one needs
+			return nil, err
+		}
+		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", a.to.location(b.Name), err))
 			continue
 		}

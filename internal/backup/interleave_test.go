@@ -334,7 +334,7 @@ type world struct {
 	names   series
 	free    bool // the operations do not wait
 	servers []*server
-	last    *server           // that the explorer let go on
+	last    *server           // whose operation the explorer ran last
 	alias   map[string]string // names of random ids, so that equal states are found
 
 	claimed   *server // the last one whose start has succeeded

@@ -435,7 +435,8 @@ func (s *Service) nextTimeline(
 		o.Commits = commits
 		return o, nil
 	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // it goes on, or is a copy of the file
-		reason, err := s.differs(ctx, last, history)
+		goesOn := origin.Holder && origin.Timeline == current
+		reason, err := s.differs(ctx, last, history, goesOn)
 		if reason != "" {
 			err = s.owned(reason, "")
 		}
@@ -443,7 +444,7 @@ func (s *Service) nextTimeline(
 			return o, err
 		}
 		o.From, o.Commits, o.history = current, last, history
-		if origin.Holder && origin.Timeline == current { // its first commits may be from before the restart
+		if goesOn { // its first commits may be from before the restart
 			o.Since = c.timelines[current].Since.Add(1)
 		}
 	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
@@ -465,9 +466,9 @@ func (s *Service) nextTimeline(
 	return o, nil
 }
 
-// differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does,
-// as far as that is known.
-func (s *Service) differs(ctx context.Context, last int64, history string) (reason string, err error) {
+// differs tells why the store does not continue commits up to a number, with a short history after it; empty: it does.
+// The store of the owner may have been served without the copy, so its history may be unknown.
+func (s *Service) differs(ctx context.Context, last int64, history string, isOwner bool) (reason string, err error) {
 	commits, own, err := backupfile.HistoryAt(ctx, s.path, last)
 	switch {
 	case err != nil:
@@ -478,6 +479,9 @@ func (s *Service) differs(ctx context.Context, last int64, history string) (reas
 	case own != (journal.History{}) && history != "" && own.Short() != history:
 		return fmt.Sprintf("has another commit %d than this store: one of them went on after it was a copy of the other; "+
 			"restore the newest state, or give this store another --backup-dir", last), nil
+	case !isOwner && (own == (journal.History{}) || history == ""):
+		return fmt.Sprintf("has commits up to %d, and nothing shows that this store has the same ones: it was served "+
+			"without the copy of commits; restore the newest state, or give this store another --backup-dir", last), nil
 	}
 	return "", nil
 }

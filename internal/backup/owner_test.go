@@ -225,6 +225,29 @@ func TestStoreMoves(t *testing.T) {
 	r.wantRestored(time.Time{}, 3)
 }
 
+// TestCopyWithoutHistory starts a server with a copy of the file that was served without the copy of commits: nothing
+// shows that it has the same commits.
+func TestCopyWithoutHistory(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.must(r.engine.Close())
+	content, err := os.ReadFile(r.config.DB)
+	r.must(err)
+	path := filepath.Join(t.TempDir(), "p.db")
+	r.must(os.WriteFile(path, content, 0o600))
+	other := r.another(path)
+	r.must(other.engine.StopJournal(t.Context()))
+	other.create(3)
+	other = other.again(r.ownTimeline())
+	other.wantRefused("nothing shows that this store has the same ones")
+	r.serve(r.config.DB)
+	r.ship()
+	r.wantRestored(time.Time{}, 1)
+}
+
 // TestSnapshotOfMachine goes back to an older state of the file of the store and the one beside it, and to one that has
 // gone on since.
 func TestSnapshotOfMachine(t *testing.T) {
