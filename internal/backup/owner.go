@@ -435,7 +435,8 @@ func (s *Service) nextTimeline(
 		o.Commits = commits
 		return o, nil
 	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // it goes on, or is a copy of the file
-		goesOn := origin.Holder && origin.Timeline == current
+		begun := !c.isUsed(current) && c.timelines[current].From == origin.Timeline // and was killed then
+		goesOn := origin.Holder && (origin.Timeline == current || begun)
 		reason, err := s.differs(ctx, last, history, goesOn)
 		if reason != "" {
 			err = s.owned(reason, "")

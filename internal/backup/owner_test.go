@@ -248,6 +248,27 @@ func TestCopyWithoutHistory(t *testing.T) {
 	r.wantRestored(time.Time{}, 1)
 }
 
+// TestKilledAsItBegins goes on after the server was killed when its timeline had begun, and nothing beside the store
+// said so yet, even if the history of the store is not known.
+func TestKilledAsItBegins(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	r.must(r.engine.Close())
+	before, err := dbfile.ReadOrigin(r.path)
+	r.must(err)
+	r.serve(r.config.DB)
+	_, err = r.ensureOwner(t.Context(), true)
+	r.must(err)
+	r.must(dbfile.WriteOrigin(r.path, before))
+	r.must(r.engine.StopJournal(t.Context()))
+	r.must(r.engine.Close())
+	r.serve(r.config.DB)
+	r.must(r.Claim(t.Context()))
+}
+
 // TestSnapshotOfMachine goes back to an older state of the file of the store and the one beside it, and to one that has
 // gone on since.
 func TestSnapshotOfMachine(t *testing.T) {
