@@ -247,7 +247,7 @@ func TestHostile(t *testing.T) {
 			}
 			stop := besiege(t, server.URL, count, client)
 			if name == "never reads" { // until its buffers are full, a client is an ordinary one
-				stuck(t, server.Admin, count)
+				stuck(t, server.Admin)
 			}
 			beside := p99(t, server.URL, token, from+1000)
 			stop()
@@ -281,9 +281,9 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 	return func() { close(done); clients.Wait() }
 }
 
-// stuck waits until the server is blocked on half of the clients or more, because
-// they do not read, and their number is stable.
-func stuck(t *testing.T, admin string, count int) {
+// stuck waits until the server is blocked on clients that do not read, and their number is stable. Strangers of one
+// network have only a few requests in progress; the others wait.
+func stuck(t *testing.T, admin string) {
 	t.Helper()
 	before, same := 0, 0
 	rig.Within(t, time.Minute, 100*time.Millisecond, "the server is blocked on clients that do not read", func() bool {
@@ -291,7 +291,7 @@ func stuck(t *testing.T, admin string, count int) {
 		if same++; n != before {
 			before, same = n, 0
 		}
-		return n >= count/2 && same >= 5
+		return n > 0 && same >= 5
 	})
 }
 
