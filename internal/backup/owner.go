@@ -436,7 +436,7 @@ func (s *Service) nextTimeline(
 		return o, nil
 	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // it goes on, or is a copy of the file
 		begun := !c.isUsed(current) && c.timelines[current].From == origin.Timeline // and was killed then
-		goesOn := origin.Holder && (origin.Timeline == current || begun)
+		goesOn := begun || origin.Holder && origin.Timeline == current
 		reason, err := s.differs(ctx, last, history, goesOn)
 		if reason != "" {
 			err = s.owned(reason, "")

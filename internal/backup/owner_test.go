@@ -267,6 +267,13 @@ func TestKilledAsItBegins(t *testing.T) {
 	r.must(r.engine.Close())
 	r.serve(r.config.DB)
 	r.must(r.Claim(t.Context()))
+
+	first := newCopyRig(t)
+	first.must(first.Claim(t.Context()))
+	first.must(os.Remove(first.config.DB + "-origin"))
+	first.must(first.engine.Close())
+	first.serve(first.config.DB)
+	first.must(first.Claim(t.Context()))
 }
 
 // TestSnapshotOfMachine goes back to an older state of the file of the store and the one beside it, and to one that has
