@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-all='internal/acme internal/backup internal/console internal/dump internal/server internal/trace cmd/plantstore site'
+all='internal/acme internal/backup internal/console internal/dump internal/s3 internal/server internal/trace cmd/plantstore site'
 for package in ${*:-$all}; do
 	script=
 	case $package in
@@ -14,6 +14,7 @@ for package in ${*:-$all}; do
 	internal/backup) names='BucketIsAway|Interleavings(FindFaults)?' ;;
 	internal/console) names='.*InBrowser|Screenshots|Lighthouse' ;;
 	internal/dump) names='PlantTooLarge' ;;
+	internal/s3) names='LongList' ;;
 	internal/server) names='InvalidCredentialsTakeTheSameTime' ;;
 	internal/trace) names='RealCollector' ;;
 	cmd/plantstore) names='Provider|LargestPlantInEveryFormat|CommandsUnderLoad|PlantsOfManyClientsAreExportedUnchanged|'
