@@ -24,22 +24,30 @@ type File struct {
 }
 
 // Create creates a temporary file in the directory of path that only its owner can read. Publish gives it the name
-// path. Create refuses a directory behind a symbolic link of another user, and removes the temporary files for the same
-// path that killed processes left. A file of root that replaces another one gets its owner by GiveToOwner.
+// path. Create refuses a directory behind a symbolic link of another user. Temporary files have the first free number, so
+// one that a killed process left is found, and replaced, without a look at the whole directory, which may have many
+// files. A file of root that replaces another one gets its owner by GiveToOwner.
 func Create(path string) (*File, error) {
 	dir, base := filepath.Dir(path), filepath.Base(path)
 	if err := RefuseForeignLinks(dir); err != nil {
 		return nil, err
 	}
-	_, _ = RemoveAbandoned(dir, func(name string) bool { return name == base }) // the next call tries again
-	for {
-		f, err := os.CreateTemp(dir, "."+base+".*") // O_EXCL, so it follows no link
+	for n := 1; n <= temporariesMax; n++ {
+		name := filepath.Join(dir, fmt.Sprintf(".%s.%d", base, n))
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
+		if errors.Is(err, fs.ErrExist) {
+			if removed, _ := removeAbandoned(name); removed {
+				n--
+			}
+			continue
+		}
 		if err != nil {
 			return nil, createFault(dir, err)
 		}
-		_ = lock(f) // without locks in the file system, RemoveAbandoned removes nothing
-		if _, err := os.Lstat(f.Name()); errors.Is(err, fs.ErrNotExist) {
-			_ = f.Close() // RemoveAbandoned of another process has removed it before the lock
+		_ = lock(f) // without locks in the file system, removeAbandoned removes nothing
+		if !isAt(f, name) {
+			_ = f.Close() // removeAbandoned of another process has removed it before the lock
+			n--
 			continue
 		}
 		if _, err := os.Lstat(path); err == nil {
@@ -47,6 +55,17 @@ func Create(path string) (*File, error) {
 		}
 		return &File{File: f, path: path}, nil
 	}
+	return nil, fmt.Errorf("create a file in %s: it has %d temporary files for %s; remove them", dir, temporariesMax, base)
+}
+
+// temporariesMax is the number of temporary files for one path.
+const temporariesMax = 1000
+
+// isAt reports whether the open file has this name.
+func isAt(f *os.File, name string) bool {
+	opened, errOpened := f.Stat()
+	named, errNamed := os.Lstat(name)
+	return errOpened == nil && errNamed == nil && os.SameFile(opened, named)
 }
 
 // temporary matches the names of the temporary files of Create.

@@ -2,6 +2,7 @@ package safefile_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -229,38 +230,54 @@ func TestCreateFault(t *testing.T) {
 	}
 }
 
-// TestAbandoned shows that Create removes the temporary files for its path that no process has open.
+// TestAbandoned shows that Create replaces a temporary file for its path that no process has open, and no other file.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
 	live, err := safefile.Create(path)
 	must(t, err)
-	for _, name := range []string{".out.1", ".out.2", ".other.3", ".out.txt", ".out.3.4"} {
+	for _, name := range []string{".out.2", ".out.6", ".other.3", ".out.txt", ".out.3.4"} {
 		write(t, filepath.Join(dir, name), "left by a killed process")
 	}
-	must(t, os.Symlink("none", filepath.Join(dir, ".out.5")))
-	must(t, os.Mkdir(filepath.Join(dir, ".out.6"), 0o700))
-	f, err := safefile.Create(path)
-	must(t, err)
-	must(t, f.Discard())
+	must(t, os.Symlink("none", filepath.Join(dir, ".out.3")))
+	must(t, os.Mkdir(filepath.Join(dir, ".out.4"), 0o700))
+	for range 2 { // .out.2, and .out.5 beside it
+		f, err := safefile.Create(path)
+		must(t, err)
+		defer f.Discard()
+		if info, err := f.Stat(); err != nil || info.Size() > 0 {
+			t.Errorf("%s is not new: %v, %v", f.Name(), info, err)
+		}
+	}
 	entries, err := os.ReadDir(dir)
 	must(t, err)
 	got := ""
 	for _, entry := range entries {
-		if entry.Name() != filepath.Base(live.Name()) {
-			got += entry.Name() + " "
-		}
+		got += entry.Name() + " "
 	}
-	if want := ".other.3 .out.3.4 .out.5 .out.6 .out.txt "; got != want {
+	if want := ".other.3 .out.1 .out.2 .out.3 .out.3.4 .out.4 .out.5 .out.6 .out.txt "; got != want {
 		t.Errorf("files %s, want %s", got, want)
 	}
 	_, err = live.WriteString("new")
 	must(t, err)
 	must(t, live.Publish(false))
 	removed, err := safefile.RemoveAbandoned(dir, func(name string) bool { return name == "other" || name == "out" })
-	if err != nil || len(removed) != 1 || removed[0] != "other" {
+	if err != nil || len(removed) != 2 || removed[0] != "other" || removed[1] != "out" {
 		t.Errorf("removed %q, %v", removed, err)
+	}
+}
+
+// TestManyTemporaryFiles shows that Create ends when another user has created files with all the names.
+func TestManyTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for n := range 1000 {
+		must(t, os.Mkdir(filepath.Join(dir, fmt.Sprintf(".out.%d", n+1)), 0o700))
+	}
+	want := fmt.Sprintf("create a file in %s: it has 1000 temporary files for out; remove them", dir)
+	if _, err := safefile.Create(filepath.Join(dir, "out")); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
