@@ -84,8 +84,9 @@ type copiedEngine struct {
 	backups     *backup.Service
 }
 
-// copiedCommits is the number of commits that wait for the destination at the same time.
-const copiedCommits = 8
+// copiedCommits is the number of commits that wait for the destination at the same time. With more, a commit has fewer
+// plants, and the next segment begins no earlier.
+const copiedCommits = 4
 
 // Insert implements writepath.Engine.
 func (e *copiedEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
