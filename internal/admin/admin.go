@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
@@ -32,12 +30,12 @@ type Config struct {
 
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 
-	Backups  *backup.Service     // nil: the server makes no backups
-	Metrics  prometheus.Gatherer // of the server, for State; nil: none
-	Settings func() []Setting    // the settings in force; required by Settings
-	Issuer   string              // whose JWTs the server accepts; empty: none
-	DB       string              // address of the store, without its password
-	Version  string              // of the program
+	Backups  *backup.Service         // nil: the server makes no backups
+	Open     func() map[string]int64 // open connections by listener, for State; nil: unknown
+	Settings func() []Setting        // the settings in force; required by Settings
+	Issuer   string                  // whose JWTs the server accepts; empty: none
+	DB       string                  // address of the store, without its password
+	Version  string                  // of the program
 
 	Unrecorded func(*store.Unrecorded) // reports revocations that the audit log did not accept; nil: no report
 }

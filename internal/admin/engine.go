@@ -21,6 +21,9 @@ type Engine interface {
 	// Durability is as in writepath.Engine.
 	Durability() store.Durability
 
+	// Sizes returns the sizes of the files of the store; nil if they are not the engine's own.
+	Sizes() *store.Sizes
+
 	// Get returns the plant with that id, store.ErrNotFound or store.Damaged.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 

@@ -28,7 +28,7 @@ type State struct {
 func (s *Service) State(ctx context.Context) State {
 	st := State{
 		Version: s.config.Version, StartedAt: s.started, DB: s.config.DB, Backups: s.config.Backups != nil,
-		Gauges: s.Metrics().Gauges, Warnings: []string{},
+		Gauges: s.Gauges(), Warnings: []string{},
 	}
 	d := s.engine.Durability()
 	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
@@ -40,6 +40,44 @@ func (s *Service) State(ctx context.Context) State {
 	}
 	st.LastBackup, st.BackupsError = s.lastBackup(ctx)
 	return st
+}
+
+// Gauges are sizes and numbers of a server and its store; nil: unknown.
+type Gauges struct {
+	Plants        *int64 `json:"plants,omitempty"` // an estimate on PostgreSQL
+	QueuePlants   int64  `json:"queue_plants"`     // plants that wait for the next commit
+	StoreBytes    *int64 `json:"store_bytes,omitempty"`
+	WALBytes      *int64 `json:"wal_bytes,omitempty"`       // nil on PostgreSQL
+	WALMaxBytes   *int64 `json:"-"`                         // a larger WAL means that a reader blocks the checkpoint
+	DiskFreeBytes *int64 `json:"disk_free_bytes,omitempty"` // nil on PostgreSQL
+
+	Connections         map[string]int64 `json:"connections"`          // open connections by listener
+	CredentialsExpiring int64            `json:"credentials_expiring"` // valid credentials that expire within 7 days
+}
+
+// Gauges returns the numbers of now, without a read of the store.
+func (s *Service) Gauges() Gauges {
+	g := Gauges{Connections: map[string]int64{}}
+	if s.config.Store != nil {
+		n := s.config.Store.Numbers()
+		g.Plants, g.QueuePlants, g.CredentialsExpiring = known(n.Plants), n.Queue, n.CredentialsExpiring
+	}
+	if sizes := s.engine.Sizes(); sizes != nil {
+		g.StoreBytes, g.WALBytes, g.WALMaxBytes = &sizes.File, &sizes.WAL, &sizes.WALMax
+		g.DiskFreeBytes = known(sizes.DiskFree)
+	}
+	if s.config.Open != nil {
+		g.Connections = s.config.Open()
+	}
+	return g
+}
+
+// known returns n, nil if it is negative.
+func known(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
 }
 
 // Setting is a setting of the server, in the form of the API.

@@ -111,7 +111,7 @@ func start(t testing.TB, s setup) *harness {
 	h.audited = sync.OnceFunc(recorder.Close)
 	if h.service, err = admin.New(admin.Config{
 		Engine: engine, Audit: recorder, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
-		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
+		Store: st, Log: log, Backups: h.backups, DB: "plants.db", Version: "test",
 		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)

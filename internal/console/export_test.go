@@ -7,7 +7,8 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"plantstore/internal/admin"
+	"plantstore/internal/server"
+	"plantstore/internal/writepath"
 )
 
 // SetClock sets the clock of the sessions.
@@ -75,9 +76,18 @@ func (c *Console) AddSample(p99 float64, commitFailed bool, errors ...string) {
 // Draw returns the paths of a line of values and of the area below it.
 func Draw(values []float64, top float64) (path, area string) { return draw(values, top) }
 
-// Since returns the errors and the failed commits that a console finds between two readings of metrics.
-func Since(before, after admin.Metrics) (errors []string, commitFailed bool) {
-	s := reading{Metrics: after}.since(reading{Metrics: before})
+// Failures are the failures in a reading of the metrics.
+type Failures struct {
+	Commits int64
+	Errors  map[string]int64
+}
+
+// Since returns the errors and the failed commits that a console finds between two readings.
+func Since(before, after Failures) (errors []string, commitFailed bool) {
+	read := func(f Failures) reading {
+		return reading{store: writepath.Numbers{CommitsFailed: f.Commits}, requests: server.Numbers{Errors: f.Errors}}
+	}
+	s := read(after).since(read(before))
 	return s.errors, s.commitFailed
 }
 

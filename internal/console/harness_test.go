@@ -126,19 +126,20 @@ func startOn(
 // serve starts the admin server and returns the function that ends it.
 func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry) (stop func()) {
 	h.t.Helper()
-	operations, err := admin.New(h.adminConfig(metrics))
+	operations, err := admin.New(h.adminConfig())
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
+	var adminServer *server.Server
 	h.console = console.New(console.Config{
 		Operations: operations, Store: h.store, PublicURL: public, Log: log,
-		Audit: h.audit, Version: "1.0.0-test",
+		Audit: h.audit, Version: "1.0.0-test", Requests: func() server.Numbers { return adminServer.Numbers() },
 	})
 	if h.routes, err = h.console.Routes(); err != nil {
 		h.t.Fatal(err)
 	}
-	_, adminServer, err := server.New(server.Config{
+	_, adminServer, err = server.New(server.Config{
 		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
 		Audit: h.audit, AdminOpen: true, // the console requires a sign-in nevertheless
 		Limits: server.Limits{
@@ -275,10 +276,10 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 }
 
 // adminConfig returns the configuration of the operations.
-func (h *harness) adminConfig(metrics *prometheus.Registry) admin.Config {
+func (h *harness) adminConfig() admin.Config {
 	return admin.Config{
 		Engine: h.engine, Store: h.store, Audit: h.audit, Backups: h.backups, Deliveries: h.status,
-		Metrics: metrics,
+		Open: func() map[string]int64 { return map[string]int64{"public": 14} },
 		Settings: func() []admin.Setting {
 			return []admin.Setting{
 				{Name: "listen", Value: "127.0.0.1:8080", Source: "default", Group: "Common settings"},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/server"
+	"plantstore/internal/writepath"
 )
 
 // The samples of a day stay in memory: less than 1 MiB.
@@ -71,12 +73,16 @@ func (c *Console) sample() {
 
 // reading is the values of the metrics at a time.
 type reading struct {
-	admin.Metrics
+	admin.Gauges
 
-	at time.Time
+	store    writepath.Numbers
+	requests server.Numbers
+	at       time.Time
 }
 
-func (c *Console) read() reading { return reading{c.Operations.Metrics(), c.now()} }
+func (c *Console) read() reading {
+	return reading{c.Operations.Gauges(), c.Store.Numbers(), c.Requests(), c.now()}
+}
 
 // orNaN returns a number; NaN if it is unknown.
 func orNaN(n *int64) float64 {
@@ -90,20 +96,21 @@ func orNaN(n *int64) float64 {
 func (n reading) since(last reading) sample {
 	seconds := n.at.Sub(last.at).Seconds()
 	var more []string
-	for _, name := range slices.Sorted(maps.Keys(n.Errors)) {
-		if n.Errors[name] > last.Errors[name] {
+	for _, name := range slices.Sorted(maps.Keys(n.requests.Errors)) {
+		if n.requests.Errors[name] > last.requests.Errors[name] {
 			more = append(more, name)
 		}
 	}
-	latency := slices.Clone(n.Latency) // of the creates since then
-	for i := range min(len(latency), len(last.Latency)) {
-		latency[i].Count -= last.Latency[i].Count
+	latency := slices.Clone(n.requests.Latency) // of the creates since then
+	for i := range min(len(latency), len(last.requests.Latency)) {
+		latency[i].Count -= last.requests.Latency[i].Count
 	}
+	rate := func(now, before int64) float64 { return float64(now-before) / seconds }
 	return sample{
 		at:           n.at,
-		creates:      (n.Created - last.Created) / seconds,
-		serverErrors: (n.ServerErrors - last.ServerErrors) / seconds,
-		clientErrors: (n.ClientErrors - last.ClientErrors) / seconds,
+		creates:      rate(n.store.Created, last.store.Created),
+		serverErrors: rate(n.requests.ServerErrors, last.requests.ServerErrors),
+		clientErrors: rate(n.requests.ClientErrors, last.requests.ClientErrors),
 		p50:          quantile(0.5, latency),
 		p99:          quantile(0.99, latency),
 		plants:       orNaN(n.Plants),
@@ -112,13 +119,13 @@ func (n reading) since(last reading) sample {
 		connections:  float64(n.Connections["public"]),
 		queued:       float64(n.QueuePlants),
 
-		commitFailed: n.CommitsFailed > last.CommitsFailed, errors: more,
+		commitFailed: n.store.CommitsFailed > last.store.CommitsFailed, errors: more,
 	}
 }
 
 // quantile returns a quantile of the values that a histogram counted, with linear interpolation in a bucket, as
 // histogram_quantile of Prometheus; NaN without values.
-func quantile(q float64, buckets []admin.Bucket) float64 {
+func quantile(q float64, buckets []server.Bucket) float64 {
 	if len(buckets) == 0 {
 		return math.NaN()
 	}

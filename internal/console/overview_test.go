@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/webhook"
@@ -107,32 +105,22 @@ func TestWarnings(t *testing.T) {
 // TestFailuresInMetrics shows which failures the console finds between two readings of the metrics.
 func TestFailuresInMetrics(t *testing.T) {
 	t.Parallel()
-	metrics := func(commits, unavailable, invalid float64) admin.Metrics {
-		r := prometheus.NewRegistry()
-		failed := prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_commits_failed_total"})
-		errors := prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "plantstore_http_errors_total"}, []string{"error", "name"})
-		r.MustRegister(failed, errors)
-		failed.Add(commits)
-		errors.WithLabelValues("50301", "store_unavailable").Add(unavailable)
-		errors.WithLabelValues("40001", "not_json").Add(invalid)
-		s, err := admin.New(admin.Config{Engine: struct{ admin.Engine }{}, Metrics: r})
-		if err != nil {
-			t.Fatal(err)
+	failures := func(commits, unavailable, full int64) console.Failures {
+		return console.Failures{
+			Commits: commits, Errors: map[string]int64{"50301 store-unavailable": unavailable, "50303 queue-full": full},
 		}
-		return s.Metrics()
 	}
 	for _, test := range []struct {
-		after  admin.Metrics
+		after  console.Failures
 		errors []string
 		commit bool
 	}{
-		{metrics(1, 2, 3), nil, false},
-		{metrics(1, 2, 4), nil, false},
-		{metrics(2, 2, 3), nil, true},
-		{metrics(1, 3, 3), []string{"50301 store_unavailable"}, false},
+		{failures(1, 2, 3), nil, false},
+		{failures(1, 2, 4), []string{"50303 queue-full"}, false},
+		{failures(2, 2, 3), nil, true},
+		{failures(1, 3, 4), []string{"50301 store-unavailable", "50303 queue-full"}, false},
 	} {
-		errors, commit := console.Since(metrics(1, 2, 3), test.after)
+		errors, commit := console.Since(failures(1, 2, 3), test.after)
 		if diff := cmp.Diff(test.errors, errors); diff != "" || commit != test.commit {
 			t.Errorf("commit %v, want %v; errors, -want +got:\n%s", commit, test.commit, diff)
 		}

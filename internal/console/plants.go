@@ -57,7 +57,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	list := plantList{Name: q.Name, ID: id, CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, _ = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
-	all := c.Operations.Metrics().Plants
+	all := c.Operations.Gauges().Plants
 	if all != nil {
 		list.Total = formatCount(float64(*all)) + " stored"
 	}

@@ -79,12 +79,7 @@ func startNursery(t *testing.T) *harness {
 	if err = errors.Join(err, engine.Close()); err != nil { // also moves the plants from the WAL to the file
 		t.Fatal(err)
 	}
-	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
-		connections := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plantstore_connections_open"}, []string{"listener"})
-		connections.WithLabelValues("public").Set(14)
-		metrics.MustRegister(connections)
-		return open(metrics)
-	})
+	h := startOn(t, file, open)
 	for name, scopes := range map[string]auth.Scopes{
 		"web-shop": auth.ScopeCreate, "greenhouse-scanner": auth.ScopeCreate | auth.ScopeRead,
 		"prometheus": auth.ScopeMetrics,

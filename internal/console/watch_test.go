@@ -28,7 +28,7 @@ import (
 // for each request that waits.
 func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 	h.t.Helper()
-	operations, err := admin.New(h.adminConfig(prometheus.NewRegistry()))
+	operations, err := admin.New(h.adminConfig())
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -221,9 +221,7 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) closeTCP() error {
-	if c.listener.open.remove(c) {
-		c.listener.metrics.open.Dec()
-	}
+	c.listener.open.remove(c)
 	return c.tcp.Close()
 }
 

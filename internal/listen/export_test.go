@@ -105,7 +105,7 @@ const IncompleteGrace = incompleteGrace
 func NewBare(limits Limits) *Listener {
 	l := &Listener{
 		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler),
-		metrics: newMetrics(nil, "test"),
+		metrics: newMetrics(nil, "test", func() int { return 0 }),
 		retired: make(chan struct{}),
 	}
 	ctx, stop := context.WithCancel(context.Background())

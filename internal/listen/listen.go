@@ -70,11 +70,12 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	}
 	l := &Listener{
 		tcp: tcp, name: c.Name, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		registerer: c.Metrics, metrics: newMetrics(c.Metrics, c.Name),
-		open:      registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
-		strangers: newStrangers(),
-		retired:   make(chan struct{}),
+		registerer: c.Metrics,
+		open:       registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
+		strangers:  newStrangers(),
+		retired:    make(chan struct{}),
 	}
+	l.metrics = newMetrics(c.Metrics, c.Name, l.Open)
 	if c.ProxyProtocol {
 		l.headerTimeout = c.HeaderTimeout
 	}
@@ -86,6 +87,13 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
+
+// Open returns the number of open connections.
+func (l *Listener) Open() int {
+	l.open.mu.Lock()
+	defer l.open.mu.Unlock()
+	return len(l.open.conns)
+}
 
 // Close implements net.Listener. Open connections stay open, and the listener no longer evicts them.
 func (l *Listener) Close() error {
@@ -172,7 +180,6 @@ func (l *Listener) admit(c *Conn) bool {
 	victims, err := l.open.add(c)
 	l.evict(victims)
 	if err == nil {
-		l.metrics.open.Inc()
 		if c.header == nil { // otherwise the PROXY header has the address of the client
 			err = l.open.claim(c, addressOf(c.tcp.RemoteAddr()))
 		}

@@ -42,18 +42,18 @@ func (r *refusal) Error() string { return r.text }
 
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
-	open             prometheus.Gauge
 	limited          prometheus.Counter
 	refused, evicted map[reason]prometheus.Counter
 }
 
-// newMetrics returns new metrics and registers them, unless the registerer is nil.
-func newMetrics(registerer prometheus.Registerer, listener string) metrics {
+// newMetrics returns new metrics and registers them, unless the registerer is nil. open returns the number of open
+// connections.
+func newMetrics(registerer prometheus.Registerer, listener string, open func() int) metrics {
 	to, labels := promauto.With(registerer), prometheus.Labels{"listener": listener}
-	open := to.NewGauge(prometheus.GaugeOpts{
+	to.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_connections_open", ConstLabels: labels,
 		Help: "Open connections of clients.",
-	})
+	}, func() float64 { return float64(open()) })
 	limited := to.NewCounter(prometheus.CounterOpts{
 		Name: "plantstore_connections_limited_total", ConstLabels: labels,
 		Help: "Connections that waited, and forwarded requests that were refused, " +
@@ -68,7 +68,7 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 		Help: "Connections that the listener closed because of their number.",
 	}, []string{"reason"})
 	return metrics{
-		open: open, limited: limited,
+		limited: limited,
 		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger),
 		evicted: counters(evicted, longIdle, longIncomplete, overShare, heavy),
 	}
@@ -106,7 +106,6 @@ func (l *Listener) evict(victims []candidate) {
 	counts := map[reason]int{}
 	for _, v := range victims {
 		_ = v.conn.tcp.Close()
-		l.metrics.open.Dec()
 		counts[v.reason]++
 	}
 	for r, n := range counts {

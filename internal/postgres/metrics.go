@@ -1,6 +1,13 @@
 package postgres
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/store"
+)
+
+// Sizes implements admin.Engine: the database has files of its own.
+func (e *Engine) Sizes() *store.Sizes { return nil }
 
 // measure registers the metrics of the connection pool. A scrape does not wait for the
 // database.

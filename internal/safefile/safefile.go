@@ -24,8 +24,8 @@ type File struct {
 }
 
 // Create creates a temporary file in the directory of path that only its owner can read. Publish gives it the name
-// path. Create refuses a directory behind a symbolic link of another user. Temporary files have the first free number, so
-// one that a killed process left is found, and replaced, without a look at the whole directory, which may have many
+// path. Create refuses a directory behind a symbolic link of another user. Temporary files have the first free number,
+// so one that a killed process left is found, and replaced, without a look at the whole directory, which may have many
 // files. A file of root that replaces another one gets its owner by GiveToOwner.
 func Create(path string) (*File, error) {
 	dir, base := filepath.Dir(path), filepath.Base(path)

@@ -55,7 +55,7 @@ func ListSettings(s *config.Settings) (list []admin.Setting) {
 func (v *instance) adminConfig() admin.Config {
 	return admin.Config{
 		Engine: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
-		Audit: v.audit.Recorder, Backups: v.backups, Metrics: v.metrics, Settings: v.list,
+		Audit: v.audit.Recorder, Backups: v.backups, Open: v.servers.open, Settings: v.list,
 		Issuer: v.Settings.OIDC.Issuer, DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {
 			v.log.Warn("revoked a credential without an entry in the audit log", "error", u.Cause)

@@ -137,7 +137,8 @@ func (v *instance) openServers(context.Context) (err error) {
 	}
 	h.console = console.New(console.Config{
 		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
-		Version: v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
+		Requests: func() server.Numbers { return h.public.Numbers() },
+		Version:  v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
 	})
 	h.console.SetIssuer(v.signIn)
 	routes, err := adminapi.New(h.operations, v.log).Routes()
@@ -187,6 +188,15 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 		Concurrency:    s.Rate.Concurrency,
 	}
 	return c
+}
+
+// open returns the number of open connections by listener.
+func (h *httpServers) open() map[string]int64 {
+	open := map[string]int64{"public": int64(h.publicListener.Open()), "admin": int64(h.adminListener.Open())}
+	if h.challengeListener != nil {
+		open["challenge"] = int64(h.challengeListener.Open())
+	}
+	return open
 }
 
 // serve starts the servers. drain waits for their goroutines.

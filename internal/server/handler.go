@@ -234,6 +234,6 @@ func (h *handler) count(rec *responseRecorder, took time.Duration) {
 	}
 	route.count(rec.status, took, rec.span)
 	if rec.code != 0 {
-		h.metrics.errors[rec.code].Inc()
+		h.metrics.errors[rec.code].Add(1)
 	}
 }

@@ -53,6 +53,11 @@ type Route struct {
 	log     slog.Handler  // with the method and the path; set by newHandler
 }
 
+const (
+	publicListener = "public"  // its name in metrics and log lines
+	plantsPath     = "/plants" // below the base URL
+)
+
 // publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
@@ -66,7 +71,7 @@ func publicRoutes(c Config) (routes, error) {
 	}
 	plants := &plants{store: c.Store, bodyMax: c.Limits.BodyMax}
 	rs := newRoutes(append(pages,
-		Route{Method: "POST", Path: base + "/plants", Scope: auth.ScopeCreate, Handle: plants.create},
+		Route{Method: "POST", Path: base + plantsPath, Scope: auth.ScopeCreate, Handle: plants.create},
 		Route{Method: "GET", Path: "/healthz", Open: true, untraced: true, Handle: ready(c.Store, false)},
 	))
 	rs.document = document

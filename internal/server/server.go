@@ -112,7 +112,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 		return nil, nil, err
 	}
 	failures := newFailures(c.Limits.AuthFailures, c.Log)
-	public = newHandler(c, "public", routes, metrics)
+	public = newHandler(c, publicListener, routes, metrics)
 	public.notFound += "; " + strings.TrimRight(c.BaseURL.EscapedPath(), "/") + "/docs describes the API"
 	public.failures, public.quotas, public.origins = failures, newQuotas(c.Limits), c.CORSOrigins
 	if c.OwnHostOnly {

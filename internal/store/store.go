@@ -52,6 +52,13 @@ type State struct {
 	Plants       int64     // number of stored plants: an estimate where counting is slow, -1 if unknown
 }
 
+// Sizes are the sizes of a SQLite file, in bytes.
+type Sizes struct {
+	File, WAL int64
+	WALMax    int64 // a larger WAL means that a reader blocks its checkpoint
+	DiskFree  int64 // of the file system; -1: unknown
+}
+
 // Durability describes an acknowledgement of an engine to the operator.
 type Durability struct {
 	Guarantee string   // where an acknowledged plant is stored: "on stable storage of …"

@@ -36,7 +36,7 @@ func (w *writer) insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	outcomes, err := w.engine.Insert(ctx, batch)
 	w.recordCommit(start, len(batch), err)
 	if err != nil {
-		w.metrics.failed.Inc()
+		w.metrics.failed.Add(1)
 		return nil, err
 	}
 	w.metrics.count(outcomes)

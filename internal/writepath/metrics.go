@@ -2,6 +2,7 @@ package writepath
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,11 +14,11 @@ import (
 // metrics are the metrics of the write path. The server counts refused requests by error
 // number.
 type metrics struct {
-	created, replayed prometheus.Counter
-	wait              prometheus.Histogram
-	plants            prometheus.Histogram
-	took              prometheus.Histogram
-	failed            prometheus.Counter
+	created, failed atomic.Int64 // which Numbers returns too
+	replayed        prometheus.Counter
+	wait            prometheus.Histogram
+	plants          prometheus.Histogram
+	took            prometheus.Histogram
 
 	refusedFull, refusedShare prometheus.Counter
 }
@@ -41,11 +42,7 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 		Name: "plantstore_durability_standby",
 		Help: "1 if an acknowledged plant is also on a synchronous standby.",
 	}, func() float64 { return oneIf(durability().Standby) })
-	return &metrics{
-		created: in.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_plants_created_total",
-			Help: "Plants that were created.",
-		}),
+	m := &metrics{
 		replayed: in.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_plants_replayed_total",
 			Help: "Replays: creates of a plant that is already stored with the same content.",
@@ -65,12 +62,36 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 			Help:    "Duration of a commit, including the sync.",
 			Buckets: seconds,
 		}),
-		failed: in.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_commits_failed_total",
-			Help: "Commits that failed or have an unknown outcome.",
-		}),
 		refusedFull:  refused.WithLabelValues("full"),
 		refusedShare: refused.WithLabelValues("share"),
+	}
+	in.NewCounterFunc(prometheus.CounterOpts{
+		Name: "plantstore_plants_created_total",
+		Help: "Plants that were created.",
+	}, func() float64 { return float64(m.created.Load()) })
+	in.NewCounterFunc(prometheus.CounterOpts{
+		Name: "plantstore_commits_failed_total",
+		Help: "Commits that failed or have an unknown outcome.",
+	}, func() float64 { return float64(m.failed.Load()) })
+	return m
+}
+
+// Numbers are values of the metrics of a Store.
+type Numbers struct {
+	Plants              int64 // in the store, an estimate on PostgreSQL; -1: unknown
+	Queue               int64 // plants that wait for the next commit
+	CredentialsExpiring int64 // valid credentials that expire within 7 days
+
+	// Since the start of the process.
+	Created, CommitsFailed int64
+}
+
+// Numbers returns the values now, without a call of the engine.
+func (s *Store) Numbers() Numbers {
+	return Numbers{
+		Plants: s.credentials.plants.Load(), Queue: int64(s.writer.pendingPlants()),
+		CredentialsExpiring: s.credentials.expiring(),
+		Created:             s.writer.metrics.created.Load(), CommitsFailed: s.writer.metrics.failed.Load(),
 	}
 }
 
@@ -88,7 +109,7 @@ func (m *metrics) commit(b *pendingBatch, outcomes []store.Outcome, start time.T
 	b.span().Observe(m.took, time.Since(start).Seconds())
 	m.wait.Observe(start.Sub(b.creates[0].At).Seconds())
 	if err != nil {
-		m.failed.Inc()
+		m.failed.Add(1)
 		return
 	}
 	m.count(outcomes)
@@ -105,12 +126,15 @@ func (m *metrics) count(outcomes []store.Outcome) {
 			replayed++
 		}
 	}
-	m.created.Add(float64(created))
+	m.created.Add(int64(created))
 	m.replayed.Add(float64(replayed))
 }
 
 // expiresSoon is the remaining lifetime below which a token counts as expiring.
 const expiresSoon = 7 * 24 * time.Hour
+
+// expiring returns the number of valid credentials that expire soon.
+func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.Now(), expiresSoon)) }
 
 // measure registers the metrics of the polled state. A scrape calls no engine, so it
 // does not wait for a database.
@@ -128,7 +152,7 @@ func (c *credentials) measure(to prometheus.Registerer) {
 	in.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_credentials_expiring",
 		Help: "Valid credentials that expire within 7 days.",
-	}, func() float64 { return float64(c.keyring.Expiring(time.Now(), expiresSoon)) })
+	}, func() float64 { return float64(c.expiring()) })
 	in.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_store_reachable",
 		Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",

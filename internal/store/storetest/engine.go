@@ -24,6 +24,7 @@ type Engine interface {
 	PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error)
 
 	// The operations of the operator (admin.Engine).
+	Sizes() *store.Sizes
 	Get(ctx context.Context, id int64) (plant.Record, error)
 	List(ctx context.Context, q store.Query) ([]plant.Record, error)
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
