@@ -100,7 +100,7 @@ testssl: ## run testssl.sh against a server with TLS: 3 minutes
 .PHONY: hostile
 hostile: ## run the tests under environments that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' selects
 	@tools/need.sh postgresql browser faults
-	tools/hostile.sh $(KINDS)
+	tools/odd-environment.sh $(KINDS)
 
 .PHONY: vuln
 vuln: ## search for known vulnerabilities; VULNDB=… names a copy of the database: a directory or a .tar.gz file

@@ -42,13 +42,13 @@ for harness in dialect disk overload replicas webhooks soak tls; do
 done
 ! changed '^(faults/copies|internal/backup)/' || tools/faults.sh short copies
 for package in internal/acme internal/console internal/trace; do
-	! changed "^$package/" || tools/long.sh "$package"
+	! changed "^$package/" || tools/long-tests.sh "$package"
 done
 # The links of the pages that are published.
-! changed '^(site/|docs/.*\.md$|README\.md$)' || { tools/need.sh browser site && tools/long.sh site; }
+! changed '^(site/|docs/.*\.md$|README\.md$)' || { tools/need.sh browser site && tools/long-tests.sh site; }
 ! changed '^bench/' || (cd bench && go test -count=1 ./...)
 ! changed '^tools/(release|build|ldflags|manual)' || tools/nightly.sh release
-! changed '^(tools/(packages/|manual|share)|deploy/(package|systemd)/)' || tools/nightly.sh packages
+! changed '^(tools/(packages/|manual-pages|shared-files)|deploy/(package|systemd)/)' || tools/nightly.sh packages
 ! changed '^(tools/image/|deploy/Containerfile)' || tools/nightly.sh image
 ! changed '^(tools/kube|deploy/(helm|kubernetes|compose))/' || tools/nightly.sh kube
 ! changed '^go\.(mod|sum)$' || tools/vuln.sh

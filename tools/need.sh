@@ -91,7 +91,7 @@ apt() {
 	for name in "$@"; do
 		group "$name"
 		some=$(missing $packages)
-		if [ -z "$some" ] && { [ "$name" != race ] || tools/race.sh; }; then
+		if [ -z "$some" ] && { [ "$name" != race ] || tools/can-race.sh; }; then
 			continue
 		fi
 		report "LEFT OUT: $purpose; install ${some:-$packages }as root"

@@ -11,7 +11,7 @@ pages() {
 
 long() {
 	tools/need.sh postgresql browser npm site
-	tools/long.sh
+	tools/long-tests.sh
 }
 
 # The tests on PostgreSQL, which need no programs of its clients, with a newer version than Debian's.

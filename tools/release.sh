@@ -40,12 +40,12 @@ mkdir -p "$out" "$work/native" "$work/completions" "$work/man"
 (cd tools/packages && env -u GOOS -u GOARCH go build -o "$work/packages" .)
 
 env -u GOOS -u GOARCH tools/build.sh native pie "$work/native/plantstore"
-tools/manual.sh "$work/man"
+tools/manual-pages.sh "$work/man"
 "$work/native/plantstore" completion bash >"$work/completions/plantstore.bash"
 "$work/native/plantstore" completion zsh >"$work/completions/_plantstore"
 "$work/native/plantstore" completion fish >"$work/completions/plantstore.fish"
 "$work/native/plantstore" completion powershell >"$work/completions/plantstore.ps1"
-tools/share.sh "$work/share"
+tools/shared-files.sh "$work/share"
 
 for platform in $platforms; do
 	file=plantstore_${version}_$(echo "$platform" | tr / _).tar.gz

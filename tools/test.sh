@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # SQLite is C code that was translated into one Go package. The race detector would make it five times slower, and its races
 # are not of this project: the package runs without it.
 race=
-if tools/race.sh; then
+if tools/can-race.sh; then
 	race='-race -gcflags=modernc.org/sqlite/lib=-race=false'
 	export CGO_ENABLED=1
 fi

@@ -32,8 +32,8 @@ func run(args []string) error {
 	at := flags.String("time", "", "`time` of the commit, RFC 3339")
 	flags.StringVar(&s.root, "root", "../..", "`directory` of the repository")
 	flags.StringVar(&s.completions, "completions", "", "`directory` with the completions of the shells")
-	flags.StringVar(&s.pages, "manual", "", "`directory` with the manual pages, which tools/manual.sh writes")
-	flags.StringVar(&s.share, "share", "", "`directory` that tools/share.sh has written")
+	flags.StringVar(&s.pages, "manual", "", "`directory` with the manual pages, which tools/manual-pages.sh writes")
+	flags.StringVar(&s.share, "share", "", "`directory` that tools/shared-files.sh has written")
 	flags.StringVar(&s.homepage, "homepage", "", "`URL` of the project")
 	flags.StringVar(&s.maintainer, "maintainer", "Plant Store maintainers <maintainers@plantstore.invalid>",
 		"`name` and address of the maintainer of the packages")

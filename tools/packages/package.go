@@ -32,7 +32,7 @@ type source struct {
 	version, maintainer, homepage string
 	at                            time.Time // of every file
 	root, completions             string    // directories
-	pages, share                  string    // directories of tools/manual.sh and tools/share.sh
+	pages, share                  string    // directories of tools/manual-pages.sh and tools/shared-files.sh
 }
 
 // format is one of the two formats, with the conventions of the distributions that use it.
@@ -235,7 +235,7 @@ func (s *source) manual(kind string) ([]file, error) {
 	return all, nil
 }
 
-// shared returns the files that tools/share.sh has written, and their directories. They are no documentation for a
+// shared returns the files that tools/shared-files.sh has written, and their directories. They are no documentation for a
 // package manager, which may leave documentation out: the alerts name the runbooks.
 func (s *source) shared() (all []file, err error) {
 	err = filepath.WalkDir(s.share, func(from string, entry fs.DirEntry, err error) error {

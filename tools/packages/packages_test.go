@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := 1
-	if out, err := exec.Command("../manual.sh", pages).CombinedOutput(); err == nil {
+	if out, err := exec.Command("../manual-pages.sh", pages).CombinedOutput(); err == nil {
 		code = m.Run()
 	} else {
-		fmt.Fprintf(os.Stderr, "tools/manual.sh: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "tools/manual-pages.sh: %v\n%s", err, out)
 	}
 	_ = os.RemoveAll(pages)
 	os.Exit(code)
@@ -59,7 +59,7 @@ func writeFor(t *testing.T, arch, version string) written {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	share := filepath.Join(dir, "share")
-	output(t, "../share.sh", share)
+	output(t, "../shared-files.sh", share)
 	if err := run([]string{
 		"-version", version, "-time", when, "-completions", completions, "-manual", pages, "-share", share, "-out", out,
 		"-homepage", "https://plants.example", program,

@@ -15,7 +15,7 @@ touch manual/plantstore.1 manual/plantstore.yaml.5
 "$bin/plantstore" completion zsh > completions/_plantstore
 "$bin/plantstore" completion fish > completions/plantstore.fish
 
-"$repository/tools/share.sh" share
+"$repository/tools/shared-files.sh" share
 cp -r "$repository/deploy" "$repository/LICENSE" "$repository/THIRD_PARTY_NOTICES" "$repository/CHANGELOG.md" old
 sed -i '/base-url/d' old/deploy/package/plantstore.yaml
 sed -i 's/^Description=.*/Description=Plant Store 1.0.0/' old/deploy/systemd/plantstore.service

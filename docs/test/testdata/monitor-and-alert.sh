@@ -1,5 +1,5 @@
 . ./server.sh
-/home/reader/plantstore/tools/share.sh /usr/share/plantstore
+/home/reader/plantstore/tools/shared-files.sh /usr/share/plantstore
 block back-up-on-a-schedule.md /etc/systemd/system/plantstore.service.d/backup.conf
 install -d -m 700 -o plantstore -g plantstore /mnt/backup/plants
 echo 'backup-dir: /mnt/backup/plants' >> /etc/plantstore/plantstore.yaml

@@ -5,8 +5,8 @@ at=2026-03-03T12:00:00Z
 cd "$(mktemp -d)"
 mkdir -p tree/man tree/completions
 cp "$bin/plantstore" "$repository/LICENSE" "$repository/THIRD_PARTY_NOTICES" "$repository/CHANGELOG.md" tree
-touch tree/man/plantstore.1 tree/man/plantstore.yaml.5 # tools/manual.sh writes the real ones
-"$repository/tools/share.sh" tree/share
+touch tree/man/plantstore.1 tree/man/plantstore.yaml.5 # tools/manual-pages.sh writes the real ones
+"$repository/tools/shared-files.sh" tree/share
 for shell in bash zsh fish powershell; do
 	"$bin/plantstore" completion "$shell" > "tree/completions/plantstore.$shell"
 done

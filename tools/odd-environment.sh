@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests in an environment that they must not depend on: hostile.sh [KIND…]. Without KIND, it combines most kinds. RUN
+# Runs all tests in an environment that they must not depend on: odd-environment.sh [KIND…]. Without KIND, it combines most kinds. RUN
 # is another command to run.
 #
 # Each function below is a kind and changes one part of the environment. The tests run in their short form, because some long
@@ -105,7 +105,7 @@ kinds=${*:-signals umask_open locale zone home tmpdir proxies postgres settings 
 for kind in $kinds; do
 	"$kind"
 done
-printf 'hostile: %s\n' "$kinds" >&2
+printf 'odd-environment: %s\n' "$kinds" >&2
 
 run=${RUN:-'go test -short -count=1 -timeout=20m ./... && cd bench && go test -count=1 ./... && cd .. && tools/faults.sh short'}
 if [ "$terminal" ]; then

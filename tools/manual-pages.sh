@@ -1,9 +1,9 @@
 #!/bin/sh
-# Writes the manual pages into a directory: manual.sh DIRECTORY. TestManual writes them from the commands, the table of settings
+# Writes the manual pages into a directory: manual-pages.sh DIRECTORY. TestManual writes them from the commands, the table of settings
 # and docs/reference/settings.md; they depend only on the sources.
 set -eu
 [ $# = 1 ] || {
-	echo 'manual.sh: name the directory of the pages' >&2
+	echo 'manual-pages.sh: name the directory of the pages' >&2
 	exit 2
 }
 mkdir -p "$1"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the files that the packages install in /usr/share/plantstore, and the archives have in share: share.sh DIRECTORY.
+# Writes the files that the packages install in /usr/share/plantstore, and the archives have in share: shared-files.sh DIRECTORY.
 #
 # The pages are the whole documentation, so that each link of a runbook names a file that is there.
 set -eu

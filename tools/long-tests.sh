@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the long forms of tests, each by its name: long.sh [PACKAGE…]. Without PACKAGE, it runs the long forms of all packages.
+# Runs the long forms of tests, each by its name: long-tests.sh [PACKAGE…]. Without PACKAGE, it runs the long forms of all packages.
 #
 # A test that -short skips, or runs with less data, needs its name here.
 set -eu
@@ -21,10 +21,10 @@ for package in ${*:-$all}; do
 		names=$names'PasswordsStayHidden|Upgrade|RollingUpgrade|NextSchema' script='|^TestScript$/^import_long_row$' ;;
 	site) names='Site' ;;
 	*)
-		printf 'long: "%s" has no long forms; use one of %s\n' "$package" "$all" >&2
+		printf 'long-tests: "%s" has no long forms; use one of %s\n' "$package" "$all" >&2
 		exit 2
 		;;
 	esac
-	printf 'long: %s\n' "$package" >&2
+	printf 'long-tests: %s\n' "$package" >&2
 	(cd "$package" && go test -count=1 -timeout=30m -run="^Test($names)\$$script" .)
 done
