@@ -87,21 +87,21 @@ func TestSoak(t *testing.T) {
 var faulty = []rig.Weakness{
 	{
 		File: "internal/server/plants.go",
-		Old:  "replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)",
+		Old:  "replayed, err := p.store.Create(c.span, c.Principal, n)",
 		New: `leak()
 	sent := n
 	switch uint64(n.ID) % 100 {
 	case 0:
-		WriteJSON(w, http.StatusOK, append(sent.Plant.AppendJSON(nil), '\n'))
+		c.WriteJSON(http.StatusOK, append(sent.Plant.AppendJSON(nil), '\n'))
 		return nil
 	case 1:
 		n.Name += "!"
 	case 2:
 		other := n
 		other.ID++
-		_, _ = p.store.Create(nil, principal, other)
+		_, _ = p.store.Create(nil, c.Principal, other)
 	}
-	replayed, err := p.store.Create(w.(*responseRecorder).span, principal, n)
+	replayed, err := p.store.Create(c.span, c.Principal, n)
 	n = sent`,
 	},
 	{File: "internal/server/leak.go", New: `package server

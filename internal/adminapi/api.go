@@ -3,20 +3,14 @@
 package adminapi
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // for openapi.yaml
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/apidoc"
-	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -45,26 +39,21 @@ func New(service *admin.Service, log *slog.Logger) *API {
 	}
 }
 
-// call is a request of a route.
+// call is a request with its query.
 type call struct {
-	*http.Request
+	*server.Call
 
-	w         http.ResponseWriter
-	principal auth.Principal
-	query     query
+	query query
 }
-
-// by returns the origin of a change for the audit log.
-func (c *call) by() audit.Origin { return server.OriginOf(c.w, c.Request, c.principal) }
 
 // stream returns the function of a route that writes its own response. The query may have the named parameters.
 func stream(do func(*call) error, parameters ...string) server.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-		q, err := parseQuery(r.URL.RawQuery, parameters)
+	return func(c *server.Call) error {
+		q, err := parseQuery(c.URL.RawQuery, parameters)
 		if err != nil {
 			return err
 		}
-		return do(&call{r, w, principal, q})
+		return do(&call{c, q})
 	}
 }
 
@@ -75,7 +64,7 @@ func respond(do func(*call) (any, error), parameters ...string) server.HandlerFu
 		if err != nil {
 			return err
 		}
-		return Respond(c.w, http.StatusOK, value)
+		return c.Respond(value)
 	}, parameters...)
 }
 
@@ -88,18 +77,6 @@ func list[P any](page func(context.Context, admin.ListQuery) (P, error)) func(*c
 		}
 		return page(c.Context(), admin.ListQuery{Cursor: c.query.Get("cursor"), Limit: limit})
 	}
-}
-
-// Respond writes a response with a value as JSON.
-func Respond(w http.ResponseWriter, status int, value any) error {
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // the canonical text of an audit entry stays as it is
-	if err := e.Encode(value); err != nil {
-		return fmt.Errorf("encode the response: %w", err)
-	}
-	server.WriteJSON(w, status, body.Bytes())
-	return nil
 }
 
 func (a *API) state(c *call) (any, error) { return a.service.State(c.Context()), nil }

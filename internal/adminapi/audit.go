@@ -38,7 +38,7 @@ func (a *API) verifyAudit(c *call) (_ any, err error) {
 			return nil, plant.InvalidQuery("expect: %v", err)
 		}
 	}
-	if err := http.NewResponseController(c.w).SetWriteDeadline(time.Time{}); err != nil { // a long log takes long
+	if err := http.NewResponseController(c).SetWriteDeadline(time.Time{}); err != nil { // a long log takes long
 		return nil, fmt.Errorf("remove the write deadline: %w", err)
 	}
 	return a.service.VerifyAudit(c.Context(), expected)

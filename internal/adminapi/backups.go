@@ -11,18 +11,21 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/server"
 )
 
-func (a *API) startBackup(c *call) (any, error) { return a.service.StartBackup(c.Context(), c.by()) }
+func (a *API) startBackup(c *call) (any, error) {
+	return a.service.StartBackup(c.Context(), c.Origin())
+}
 
 // startJob returns the function of a route that starts a job with a backup.
 func startJob(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) func(*call) (any, error) {
-	return func(c *call) (any, error) { return start(c.Context(), c.PathValue("name"), c.by()) }
+	return func(c *call) (any, error) { return start(c.Context(), c.PathValue("name"), c.Origin()) }
 }
 
 func (a *API) deleteBackup(c *call) (any, error) {
 	name := c.PathValue("name")
-	return map[string]any{"deleted": name}, a.service.DeleteBackup(c.Context(), name, c.by())
+	return map[string]any{"deleted": name}, a.service.DeleteBackup(c.Context(), name, c.Origin())
 }
 
 func (a *API) listJobs(*call) (any, error) {
@@ -39,23 +42,23 @@ func (a *API) getJob(c *call) (any, error) {
 }
 
 func (a *API) downloadBackup(c *call) error {
-	return a.SendBackup(c.w, c.Request, c.PathValue("name"), c.by())
+	return a.SendBackup(c.Call, c.PathValue("name"))
 }
 
 // SendBackup responds with the content of a complete backup, or to HEAD with the headers only. It ignores Range, as RFC
 // 9110 section 14.2 allows. If it returns an error, it has written nothing.
-func (a *API) SendBackup(w http.ResponseWriter, r *http.Request, name string, by audit.Origin) error {
-	if r.Method == http.MethodHead {
-		b, err := a.service.FindBackup(r.Context(), name)
+func (a *API) SendBackup(c *server.Call, name string) error {
+	if c.Method == http.MethodHead {
+		b, err := a.service.FindBackup(c.Context(), name)
 		if err == nil {
-			beginDownload(w, b)
+			beginDownload(c, b)
 		}
 		return err
 	}
-	return a.service.ReadBackup(r.Context(), name, by,
+	return a.service.ReadBackup(c.Context(), name, c.Origin(),
 		func(ctx context.Context, b admin.BackupRecord, content io.Reader) {
-			beginDownload(w, b)
-			if _, err := io.CopyN(a.Stream(ctx, w), content, b.Bytes); err != nil {
+			beginDownload(c, b)
+			if _, err := io.CopyN(a.Stream(ctx, c), content, b.Bytes); err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errNotAccepted) {
 					a.log.Warn("download of a backup failed", "file", b.Location, "error", err)
 				}

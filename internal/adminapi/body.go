@@ -19,7 +19,7 @@ const bodyBytesMax = 16 << 10
 // duplicate members, because the server would ignore a value that the client relies on. It returns the names of the
 // members.
 func (c *call) read(members map[string]any) (given map[string]bool, err error) {
-	body, err := server.ReadBody(c.w, c.Request, bodyBytesMax)
+	body, err := c.ReadBody(bodyBytesMax)
 	if err != nil {
 		return nil, err
 	}

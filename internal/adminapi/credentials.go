@@ -48,7 +48,7 @@ func (a *API) mint(c *call) (any, error) {
 	if n.Scopes, err = auth.ParseScopes(strings.Join(scopes, " ")); err != nil {
 		return nil, plant.InvalidInput("scopes: %v", err)
 	}
-	return a.service.Mint(c.Context(), n, c.by())
+	return a.service.Mint(c.Context(), n, c.Origin())
 }
 
 func (a *API) rotate(c *call) (any, error) {
@@ -66,7 +66,7 @@ func (a *API) rotate(c *call) (any, error) {
 	if rotation.Overlap, err = secondsOf("overlap", overlap, overlap != 0); err != nil {
 		return nil, err
 	}
-	return a.service.Rotate(c.Context(), rotation, c.by())
+	return a.service.Rotate(c.Context(), rotation, c.Origin())
 }
 
 // secondsOf returns a length of time in the body. It must be positive if it is given.
@@ -110,6 +110,6 @@ func (a *API) revoke(c *call) (any, error) {
 	case given["jwt_id"]:
 		v.Kind, v.Identifier = auth.KindJWT, jwtID
 	}
-	revoked, err := a.service.Revoke(c.Context(), v, c.by())
+	revoked, err := a.service.Revoke(c.Context(), v, c.Origin())
 	return map[string]any{"revoked": revoked}, err
 }

@@ -29,6 +29,6 @@ func changeDead(
 		if given["plant_id"] {
 			selector.Plant = &plantID
 		}
-		return change(c.Context(), selector, c.by())
+		return change(c.Context(), selector, c.Origin())
 	}
 }

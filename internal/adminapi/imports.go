@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
 	"plantstore/internal/plant"
@@ -37,7 +36,7 @@ func (a *API) importPlants(c *call) (any, error) {
 	if err := checkImportType(c.Request); err != nil {
 		return nil, err
 	}
-	return a.Import(c.w, c.Request, c.principal, admin.NewImport{
+	return a.Import(c.Call, admin.NewImport{
 		ID: c.PathValue("id"), Name: c.query.Get("name"), Format: dump.Format(c.query.Get("format")),
 		OnConflict: cmp.Or(importer.Reaction(c.query.Get("on_conflict")), importer.Fail),
 	})
@@ -45,34 +44,30 @@ func (a *API) importPlants(c *call) (any, error) {
 
 // Import imports the body of a request, and sets the fields of n that describe the body and the client. The Import has
 // an id if the import has started.
-func (a *API) Import(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, n admin.NewImport,
-) (admin.Import, error) {
-	upload, err := a.Upload(w, r)
+func (a *API) Import(c *server.Call, n admin.NewImport) (admin.Import, error) {
+	upload, err := a.Upload(c)
 	if err != nil {
 		return admin.Import{}, err
 	}
 	defer upload.End()
-	n.File, n.Received, n.Bytes = upload.Within(upload), upload.Received, r.ContentLength
-	n.Principal, n.By = principal, server.OriginOf(w, r, principal)
-	return a.service.Import(r.Context(), n)
+	n.File, n.Received, n.Bytes = upload.Within(upload), upload.Received, c.ContentLength
+	n.Principal, n.By = c.Principal, c.Origin()
+	return a.service.Import(c.Context(), n)
 }
 
-// Upload returns the body of a request as the file of an import, see server.NewUpload.
-func (a *API) Upload(w http.ResponseWriter, r *http.Request) (*server.Upload, error) {
-	return server.NewUpload(w, r, a.uploads)
-}
+// Upload returns the body of a request as the file of an import, see server.Call.NewUpload.
+func (a *API) Upload(c *server.Call) (*server.Upload, error) { return c.NewUpload(a.uploads) }
 
 func (a *API) listImports(c *call) (any, error) {
-	return map[string]any{"imports": a.service.Imports(c.principal)}, nil
+	return map[string]any{"imports": a.service.Imports(c.Principal)}, nil
 }
 
 func (a *API) getImport(c *call) (any, error) {
-	return a.service.ImportOf(c.PathValue("id"), c.principal)
+	return a.service.ImportOf(c.PathValue("id"), c.Principal)
 }
 
 func (a *API) cancelImport(c *call) (any, error) {
-	return a.service.CancelImport(c.Context(), c.PathValue("id"), c.principal)
+	return a.service.CancelImport(c.Context(), c.PathValue("id"), c.Principal)
 }
 
 func (a *API) downloadRejects(c *call) error {
@@ -80,15 +75,13 @@ func (a *API) downloadRejects(c *call) error {
 	if c.query.Has("form") && form != "rows" && form != "report" {
 		return mustBe("form", "rows or report", form)
 	}
-	return a.SendRejects(c.w, c.Request, c.PathValue("id"), c.principal, form == "report")
+	return a.SendRejects(c.Call, c.PathValue("id"), form == "report")
 }
 
 // SendRejects responds with the rows that an import has not stored, as a file in the format of the import, or in a
 // report for a person. If it returns an error, it has written nothing.
-func (a *API) SendRejects(
-	w http.ResponseWriter, r *http.Request, id string, principal auth.Principal, report bool,
-) error {
-	file, format, err := a.service.RejectsOf(id, principal, report)
+func (a *API) SendRejects(c *server.Call, id string, report bool) error {
+	file, format, err := a.service.RejectsOf(id, c.Principal, report)
 	if err != nil {
 		return err
 	}
@@ -96,11 +89,11 @@ func (a *API) SendRejects(
 	if report {
 		name = "report-"
 	}
-	Attach(w, format, name+id+"."+string(format))
-	if r.Method == http.MethodHead {
+	Attach(c, format, name+id+"."+string(format))
+	if c.Method == http.MethodHead {
 		return nil
 	}
-	if _, err := io.Copy(a.Stream(r.Context(), w), file); err != nil {
+	if _, err := io.Copy(a.Stream(c.Context(), c), file); err != nil {
 		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
 	}
 	return nil

@@ -37,7 +37,7 @@ func (a *API) listPlants(c *call) error {
 	if err != nil {
 		return err
 	}
-	sendPage(c.w, page)
+	sendPage(c, page)
 	return nil
 }
 

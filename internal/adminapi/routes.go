@@ -15,7 +15,7 @@ func (a *API) Routes() ([]server.Route, error) {
 	}
 	routes := append(a.routes(), server.Route{
 		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
-			server.WriteJSON(c.w, http.StatusOK, document.JSON)
+			c.WriteJSON(http.StatusOK, document.JSON)
 			return nil
 		}),
 	})

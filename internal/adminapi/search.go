@@ -7,6 +7,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
 func (a *API) searchPlants(c *call) error {
@@ -17,21 +18,21 @@ func (a *API) searchPlants(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.SendSearch(c.w, c.Request, admin.SearchQuery{
+	return a.SendSearch(c.Call, admin.SearchQuery{
 		Name: c.query.Get("name"), Tag: c.query.tag(), Cursor: c.query.Get("cursor"), Limit: limit,
 	})
 }
 
 // SendSearch responds with the lines of a search as NDJSON, as soon as it has them, or to HEAD with the headers only. A
 // disconnect ends the search. If it returns an error, it has written nothing.
-func (a *API) SendSearch(w http.ResponseWriter, r *http.Request, q admin.SearchQuery) error {
-	w.Header().Set("Content-Type", ndjsonType)
-	if r.Method == http.MethodHead {
-		w.WriteHeader(http.StatusOK)
+func (a *API) SendSearch(c *server.Call, q admin.SearchQuery) error {
+	c.Header().Set("Content-Type", ndjsonType)
+	if c.Method == http.MethodHead {
+		c.WriteHeader(http.StatusOK)
 		return nil
 	}
-	out := searchWriter{to: a.Stream(r.Context(), w)}
-	end, err := a.service.Search(r.Context(), q, out.progress)
+	out := searchWriter{to: a.Stream(c.Context(), c)}
+	end, err := a.service.Search(c.Context(), q, out.progress)
 	if out.progressAt.IsZero() { // the search has not started
 		return err
 	}

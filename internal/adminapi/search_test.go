@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -336,7 +337,7 @@ func TestSearchOfLostClient(t *testing.T) {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/plants/search", http.NoBody)
 	for {
 		w := statusWriter{ResponseWriter: httptest.NewRecorder()}
-		err := h.api.SendSearch(&w, r, admin.SearchQuery{Limit: 1})
+		err := h.api.SendSearch(&server.Call{Request: r, ResponseWriter: &w}, admin.SearchQuery{Limit: 1})
 		if err != nil { // the search found no place before the end of the context
 			continue
 		}

@@ -3,15 +3,14 @@ package console
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"time"
 	"unicode/utf8"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
 // auditLog is the content of the page of the audit log.
@@ -26,9 +25,9 @@ type auditLog struct {
 	Since, Until string // days in UTC
 }
 
-func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+func (c *Console) showAudit(call *server.Call) error {
 	const entriesOnPage = 50
-	q := r.URL.Query()
+	q := call.URL.Query()
 	log := auditLog{
 		Action: q.Get("action"), Actor: q.Get("actor"), Since: q.Get("since"), Until: q.Get("until"),
 		Actions: audit.Areas,
@@ -44,18 +43,19 @@ func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Princ
 	}
 	v := view{Title: "Audit log", Fault: cmp.Or(errSince, errUntil)}
 	if v.Fault == nil {
-		c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
+		c.Audit.Flush(context.WithoutCancel(call.Context())) // at most 5 s; a COMMIT without a result would be repeated
 		var err error
-		log.AuditPage, err = c.Operations.Audit(r.Context(), admin.AuditQuery{
-			Cursor: cursorOf(r), Limit: entriesOnPage, Action: log.Action, Actor: log.Actor, Since: since, Until: until,
+		log.AuditPage, err = c.Operations.Audit(call.Context(), admin.AuditQuery{
+			Cursor: cursorOf(call.Request), Limit: entriesOnPage, Action: log.Action, Actor: log.Actor,
+			Since: since, Until: until,
 		})
 		if err != nil {
 			return err
 		}
 	}
-	log.Pager = newPager(r, "entries", "/audit", len(log.Entries), log.Next)
+	log.Pager = newPager(call.Request, "entries", "/audit", len(log.Entries), log.Next)
 	v.Content = log
-	return c.render(w, r, v.status(), "audit", v)
+	return c.render(call, v.status(), "audit", v)
 }
 
 // dayOf returns the start of a day in UTC; the zero time for the empty text.

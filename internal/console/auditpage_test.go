@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store/storetest"
@@ -53,7 +52,7 @@ func TestAuditPageAfterDisconnect(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(gone, http.MethodGet, "/audit", http.NoBody)
-	if err := h.handle("GET", "/audit")(httptest.NewRecorder(), r, auth.Principal{}); err == nil {
+	if err := h.handle("GET", "/audit")(&server.Call{Request: r, ResponseWriter: httptest.NewRecorder()}); err == nil {
 		t.Error("the page has a response after the end of its request")
 	}
 	if err := <-e.second; errors.Is(err, context.Canceled) {

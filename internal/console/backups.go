@@ -3,13 +3,12 @@ package console
 import (
 	"context"
 	"errors"
-	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -32,16 +31,16 @@ type deletion struct {
 	Last bool   // so that a restore of the newest state needs it
 }
 
-func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.backupsWith(w, r, nil)
+func (c *Console) showBackups(call *server.Call) error {
+	return c.backupsWith(call, nil)
 }
 
-func (c *Console) backupsWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
-	return c.renderBackups(w, r, fault, nil)
+func (c *Console) backupsWith(call *server.Call, fault *plant.Error) error {
+	return c.renderBackups(call, fault, nil)
 }
 
-func (c *Console) renderBackups(w http.ResponseWriter, r *http.Request, fault *plant.Error, question *deletion) error {
-	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
+func (c *Console) renderBackups(call *server.Call, fault *plant.Error, question *deletion) error {
+	list, err := c.Operations.Backups(call.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
 	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff, Delete: question}
 	if err != nil && !content.Off {
@@ -52,39 +51,39 @@ func (c *Console) renderBackups(w http.ResponseWriter, r *http.Request, fault *p
 	content.Due = !content.Schedule.Next.After(c.now())
 	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
 	v := view{Title: "Backups", Address: "/backups", Content: content, Fault: fault}
-	return c.render(w, r, v.status(), "backups", v)
+	return c.render(call, v.status(), "backups", v)
 }
 
-func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, form form) error {
-	_, err := c.Operations.StartBackup(r.Context(), form.by)
-	return redirectAfter(w, err, "/backups?done=started")
+func (c *Console) startBackup(call *server.Call, _ url.Values) error {
+	_, err := c.Operations.StartBackup(call.Context(), call.Origin())
+	return redirectAfter(call, err, "/backups?done=started")
 }
 
 // checkBackup returns a function that starts a job with the backup of a form.
 func checkBackup(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) formHandler {
-	return func(w http.ResponseWriter, r *http.Request, form form) error {
-		_, err := start(r.Context(), form.Get("name"), form.by)
-		return redirectAfter(w, err, "/backups?done=started")
+	return func(call *server.Call, form url.Values) error {
+		_, err := start(call.Context(), form.Get("name"), call.Origin())
+		return redirectAfter(call, err, "/backups?done=started")
 	}
 }
 
 // deleteBackup deletes a backup. Before it deletes one that a restore needs, the form must repeat what is lost.
-func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, form form) error {
+func (c *Console) deleteBackup(call *server.Call, form url.Values) error {
 	name := form.Get("name")
-	loss, err := c.Operations.BackupLoss(r.Context(), name)
+	loss, err := c.Operations.BackupLoss(call.Context(), name)
 	if err != nil {
 		return err
 	}
 	question := deletion{name, lossText(loss), loss.Some && loss.Before.IsZero()}
 	if question.Loss != form.Get("loss") || question.Last && form.Get("last") == "" {
-		return c.renderBackups(w, r, nil, &question)
+		return c.renderBackups(call, nil, &question)
 	}
-	err = c.Operations.DeleteBackup(r.Context(), name, form.by)
-	return redirectAfter(w, err, "/backups?done=deleted")
+	err = c.Operations.DeleteBackup(call.Context(), name, call.Origin())
+	return redirectAfter(call, err, "/backups?done=deleted")
 }
 
-func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.api.SendBackup(w, r, r.PathValue("name"), server.OriginOf(w, r, principal))
+func (c *Console) downloadBackup(call *server.Call) error {
+	return c.api.SendBackup(call, call.PathValue("name"))
 }
 
 // lossText tells what cannot be restored without a backup; empty: there is nothing.

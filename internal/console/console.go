@@ -152,37 +152,29 @@ func (c *Console) Routes() ([]server.Route, error) {
 	return routes, err
 }
 
-// form has the fields of a form, and the client who sent it.
-type form struct {
-	url.Values
-
-	principal auth.Principal
-	by        audit.Origin
-}
-
 // formHandler handles the form in the body of a request.
-type formHandler func(w http.ResponseWriter, r *http.Request, form form) error
+type formHandler func(call *server.Call, form url.Values) error
 
 // withForm returns the function of a route that reads a form.
 func withForm(handle formHandler) server.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-		fields, err := server.ReadForm(w, r)
+	return func(call *server.Call) error {
+		form, err := call.ReadForm()
 		if err != nil {
 			return err
 		}
-		return handle(w, r, form{fields, principal, server.OriginOf(w, r, principal)})
+		return handle(call, form)
 	}
 }
 
 // faultPage responds with a page that shows the error of a change; nil: none.
-type faultPage func(w http.ResponseWriter, r *http.Request, fault *plant.Error) error
+type faultPage func(call *server.Call, fault *plant.Error) error
 
 // onPage returns a formHandler that shows the page of the form again if the change is refused, with the reason.
 func onPage(handle formHandler, show faultPage) formHandler {
-	return func(w http.ResponseWriter, r *http.Request, form form) error {
-		err := handle(w, r, form)
+	return func(call *server.Call, form url.Values) error {
+		err := handle(call, form)
 		if e, ok := errors.AsType[*plant.Error](err); ok && e.Code.Status() < http.StatusInternalServerError {
-			return show(w, r, e)
+			return show(call, e)
 		}
 		return err
 	}

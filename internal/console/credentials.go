@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -113,26 +115,26 @@ func chosen(list []lifetime, value string) (time.Duration, error) {
 	return list[i].time, nil
 }
 
-func (c *Console) showCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.credentialsWith(w, r, nil)
+func (c *Console) showCredentials(call *server.Call) error {
+	return c.credentialsWith(call, nil)
 }
 
-func (c *Console) credentialsWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
-	return c.renderCredentials(w, r, view{Fault: fault}, credentials{})
+func (c *Console) credentialsWith(call *server.Call, fault *plant.Error) error {
+	return c.renderCredentials(call, view{Fault: fault}, credentials{})
 }
 
 // renderCredentials responds with the page of credentials, and adds the list to its content.
-func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, v view, content credentials) error {
+func (c *Console) renderCredentials(call *server.Call, v view, content credentials) error {
 	const credentialsOnPage = 40
-	content.All = r.URL.Query().Has("all")
+	content.All = call.URL.Query().Has("all")
 	var err error
-	content.CredentialPage, err = c.Operations.Credentials(r.Context(), admin.CredentialQuery{
-		Cursor: cursorOf(r), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
+	content.CredentialPage, err = c.Operations.Credentials(call.Context(), admin.CredentialQuery{
+		Cursor: cursorOf(call.Request), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
 	})
 	if err != nil {
 		return err
 	}
-	content.Pager = newPager(r, "credentials", "/credentials", len(content.Credentials), content.Next)
+	content.Pager = newPager(call.Request, "credentials", "/credentials", len(content.Credentials), content.Next)
 	for _, t := range content.Credentials {
 		if isSession(t) {
 			content.Sessions = append(content.Sessions, t)
@@ -149,23 +151,23 @@ func (c *Console) renderCredentials(w http.ResponseWriter, r *http.Request, v vi
 	if content.Fault != nil {
 		status = content.Fault.Code.Status()
 	}
-	return c.render(w, r, status, "credentials", v)
+	return c.render(call, status, "credentials", v)
 }
 
-func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, form form) error {
-	given := newTokenForm{form.Get("name"), form.Get("lifetime"), form.Values["scope"]}
-	minted, err := c.mint(r, given, form)
+func (c *Console) mintCredential(call *server.Call, form url.Values) error {
+	given := newTokenForm{form.Get("name"), form.Get("lifetime"), form["scope"]}
+	minted, err := c.mint(call, given)
 	if e, ok := errors.AsType[*plant.Error](err); ok {
-		return c.renderCredentials(w, r, view{}, credentials{Fault: e, Form: given})
+		return c.renderCredentials(call, view{}, credentials{Fault: e, Form: given})
 	}
 	if err != nil {
 		return err
 	}
-	return c.renderCredentials(w, r, view{}, credentials{Minted: &minted})
+	return c.renderCredentials(call, view{}, credentials{Minted: &minted})
 }
 
 // mint creates the token of a form.
-func (c *Console) mint(r *http.Request, given newTokenForm, form form) (admin.Minted, error) {
+func (c *Console) mint(call *server.Call, given newTokenForm) (admin.Minted, error) {
 	scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " "))
 	if err != nil || scopes == 0 {
 		return admin.Minted{}, plant.InvalidInput("choose one or more scopes in the form")
@@ -174,26 +176,28 @@ func (c *Console) mint(r *http.Request, given newTokenForm, form form) (admin.Mi
 	if err != nil {
 		return admin.Minted{}, err
 	}
-	return c.Operations.Mint(r.Context(), admin.NewToken{Name: given.Name, Scopes: scopes, Lifetime: lifetime}, form.by)
+	n := admin.NewToken{Name: given.Name, Scopes: scopes, Lifetime: lifetime}
+	return c.Operations.Mint(call.Context(), n, call.Origin())
 }
 
-func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, form form) error {
+func (c *Console) rotateCredential(call *server.Call, form url.Values) error {
 	overlap, err := chosen(overlaps, form.Get("overlap"))
 	if err != nil {
 		return err
 	}
-	minted, err := c.Operations.Rotate(r.Context(), admin.Rotation{Name: form.Get("name"), Overlap: overlap}, form.by)
+	rotation := admin.Rotation{Name: form.Get("name"), Overlap: overlap}
+	minted, err := c.Operations.Rotate(call.Context(), rotation, call.Origin())
 	if err != nil {
 		return err
 	}
-	return c.renderCredentials(w, r, view{}, credentials{Minted: &minted})
+	return c.renderCredentials(call, view{}, credentials{Minted: &minted})
 }
 
-func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, form form) error {
+func (c *Console) revokeCredential(call *server.Call, form url.Values) error {
 	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
 	if err != nil || id == 0 {
 		return plant.InvalidInput("id must be the id of a credential; got %.100q", form.Get("id"))
 	}
-	_, err = c.Operations.Revoke(r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, form.by)
-	return redirectAfter(w, err, "/credentials?done=revoked")
+	_, err = c.Operations.Revoke(call.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, call.Origin())
+	return redirectAfter(call, err, "/credentials?done=revoked")
 }

@@ -10,7 +10,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -18,22 +17,22 @@ import (
 )
 
 // exportPlants responds with a file of the plants of a search, or of all plants.
-func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	format := dump.Format(r.URL.Query().Get("format"))
+func (c *Console) exportPlants(call *server.Call) error {
+	format := dump.Format(call.URL.Query().Get("format"))
 	if format != dump.CSV && format != dump.JSONL {
 		return plant.InvalidQuery("format must be csv or jsonl")
 	}
-	adminapi.Attach(w, format, "plants."+string(format))
-	if r.Method == http.MethodHead {
+	adminapi.Attach(call, format, "plants."+string(format))
+	if call.Method == http.MethodHead {
 		return nil
 	}
-	plants, err := c.export(r, c.api.Stream(r.Context(), w), format)
+	plants, err := c.export(call.Request, c.api.Stream(call.Context(), call), format)
 	result := "complete"
 	if err != nil {
 		result = "interrupted"
 	}
 	c.Audit.Collect(audit.Event{
-		Time: c.now(), Action: audit.PlantsExport, Origin: server.OriginOf(w, r, principal), Details: []audit.Detail{
+		Time: c.now(), Action: audit.PlantsExport, Origin: call.Origin(), Details: []audit.Detail{
 			{Key: "result", Value: result}, {Key: "file", Value: "console"},
 		},
 	}, audit.Sum{Key: "plants", N: plants})

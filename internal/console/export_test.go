@@ -32,7 +32,8 @@ func (c *Console) EndSessions() {
 func CookieWithTLS() *http.Cookie {
 	w := httptest.NewRecorder()
 	c := &Console{Config: Config{Secure: true}}
-	c.setCookie(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody), "x")
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	c.setCookie(&server.Call{Request: r, ResponseWriter: w}, "x")
 	return w.Result().Cookies()[0]
 }
 

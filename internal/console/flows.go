@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/oidc"
+	"plantstore/internal/server"
 )
 
 // flowTimeMax is the time for a sign-in at an issuer.
@@ -87,8 +88,8 @@ func (f *flows) forget(state string) {
 
 // setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It is SameSite=Lax,
 // because the browser must send it when it returns from the issuer.
-func (c *Console) setFlowCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c.setAnyCookie(w, c.cookieName(r)+"-oidc", value, flowTimeMax, http.SameSiteLaxMode)
+func (c *Console) setFlowCookie(call *server.Call, value string) {
+	c.setAnyCookie(call, c.cookieName(call.Request)+"-oidc", value, flowTimeMax, http.SameSiteLaxMode)
 }
 
 // flowOf returns the sign-in at the issuer that the browser of a request has started.

@@ -5,9 +5,9 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
@@ -23,86 +23,86 @@ type importPage struct {
 	List    []admin.Import // the newest first
 }
 
-func (c *Console) showImports(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.render(w, r, http.StatusOK, "import", view{
+func (c *Console) showImports(call *server.Call) error {
+	return c.render(call, http.StatusOK, "import", view{
 		Title: "Import",
 		Content: importPage{
-			Creates: principal.Scopes.Has(auth.ScopeCreate),
-			List:    c.Operations.Imports(principal), Run: admin.Import{State: admin.JobRunning},
+			Creates: call.Principal.Scopes.Has(auth.ScopeCreate),
+			List:    c.Operations.Imports(call.Principal), Run: admin.Import{State: admin.JobRunning},
 		},
 	})
 }
 
-func (c *Console) showImport(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	i, err := c.Operations.ImportOf(r.PathValue("id"), principal)
+func (c *Console) showImport(call *server.Call) error {
+	i, err := c.Operations.ImportOf(call.PathValue("id"), call.Principal)
 	if err != nil {
 		return err
 	}
-	return c.render(w, r, http.StatusOK, "import", view{
-		Title: "Import", Content: importPage{One: &i, Creates: principal.Scopes.Has(auth.ScopeCreate)},
+	return c.render(call, http.StatusOK, "import", view{
+		Title: "Import", Content: importPage{One: &i, Creates: call.Principal.Scopes.Has(auth.ScopeCreate)},
 	})
 }
 
 // serveImport responds with the state of an import for the script.
-func (c *Console) serveImport(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	i, err := c.Operations.ImportOf(r.PathValue("id"), principal)
+func (c *Console) serveImport(call *server.Call) error {
+	i, err := c.Operations.ImportOf(call.PathValue("id"), call.Principal)
 	if err != nil {
 		return err
 	}
-	return adminapi.Respond(w, http.StatusOK, i)
+	return call.Respond(i)
 }
 
 // importFile imports the body of a request of the script, and responds with the state.
-func (c *Console) importFile(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if r.Header.Get("Content-Type") != "application/octet-stream" {
+func (c *Console) importFile(call *server.Call) error {
+	if call.Request.Header.Get("Content-Type") != "application/octet-stream" {
 		return plant.Errorf(plant.CodeMediaType, "the body must have the type application/octet-stream")
 	}
-	q := r.URL.Query()
-	i, err := c.api.Import(w, r, principal, admin.NewImport{
-		ID: r.PathValue("id"), Name: q.Get("name"), Format: dump.Format(q.Get("format")),
+	q := call.URL.Query()
+	i, err := c.api.Import(call, admin.NewImport{
+		ID: call.PathValue("id"), Name: q.Get("name"), Format: dump.Format(q.Get("format")),
 		OnConflict: importer.Reaction(q.Get("on-conflict")),
 	})
 	if err != nil && i.ID == "" {
 		return err
 	}
-	return adminapi.Respond(w, http.StatusOK, i)
+	return call.Respond(i)
 }
 
 // importForm imports the file of a form, and then shows the result.
-func (c *Console) importForm(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	i, err := c.receiveForm(w, r, principal)
+func (c *Console) importForm(call *server.Call) error {
+	i, err := c.receiveForm(call)
 	if err != nil && i.ID == "" {
 		return err
 	}
-	redirect(w, "/import/"+i.ID)
+	redirect(call, "/import/"+i.ID)
 	return nil
 }
 
 // receiveForm imports the file of a form, which comes after the other fields.
-func (c *Console) receiveForm(w http.ResponseWriter, r *http.Request, principal auth.Principal) (admin.Import, error) {
-	upload, err := c.api.Upload(w, r)
+func (c *Console) receiveForm(call *server.Call) (admin.Import, error) {
+	upload, err := c.api.Upload(call)
 	if err != nil {
 		return admin.Import{}, err
 	}
 	defer upload.End()
-	head := upload.Within(upload)(r.Context()) // the end of the credential ends the reads
-	r.Body = head
-	fields, file, err := formFile(r)
+	head := upload.Within(upload)(call.Context()) // the end of the credential ends the reads
+	fields, file, err := formFile(call.Request, head)
 	_ = head.Close() // the import ends the reads of the file
 	if err != nil {
 		return admin.Import{}, err
 	}
-	return c.Operations.Import(r.Context(), admin.NewImport{
+	return c.Operations.Import(call.Context(), admin.NewImport{
 		ID: suffix(), Name: file.FileName(), Format: dump.Format(fields["format"]), Bytes: -1,
 		OnConflict: importer.Reaction(fields["on-conflict"]), File: upload.Within(file), Received: upload.Received,
-		Principal: principal, By: server.OriginOf(w, r, principal),
+		Principal: call.Principal, By: call.Origin(),
 	})
 }
 
-// formFile returns the fields of a form, and the file after them.
-func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, err error) {
+// formFile returns the fields of the form in the body of a request, and the file after them.
+func formFile(r *http.Request, body io.ReadCloser) (fields map[string]string, file *multipart.Part, err error) {
 	const fieldBytesMax, fieldsMax = 100, 10
-	parts, err := r.MultipartReader()
+	form := http.Request{Method: r.Method, Header: r.Header, Body: body}
+	parts, err := form.MultipartReader()
 	if err != nil {
 		return nil, nil, plant.Errorf(plant.CodeMediaType, "the body must be a form of the type multipart/form-data")
 	}
@@ -127,11 +127,11 @@ func formFile(r *http.Request) (fields map[string]string, file *multipart.Part, 
 	return nil, nil, bad
 }
 
-func (c *Console) downloadRejects(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.api.SendRejects(w, r, r.PathValue("id"), principal, r.URL.Query().Has("report"))
+func (c *Console) downloadRejects(call *server.Call) error {
+	return c.api.SendRejects(call, call.PathValue("id"), call.URL.Query().Has("report"))
 }
 
-func (c *Console) cancelImport(w http.ResponseWriter, r *http.Request, form form) error {
-	i, err := c.Operations.CancelImport(r.Context(), r.PathValue("id"), form.principal)
-	return redirectAfter(w, err, "/import/"+i.ID)
+func (c *Console) cancelImport(call *server.Call, _ url.Values) error {
+	i, err := c.Operations.CancelImport(call.Context(), call.PathValue("id"), call.Principal)
+	return redirectAfter(call, err, "/import/"+i.ID)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -43,48 +42,48 @@ var errNoIssuer = plant.Errorf(plant.CodeNotFound, "the console has no sign-in a
 
 // beginAtIssuer sends the browser to the issuer. The request comes from a link, not a form, because the directive
 // form-action of the policy would refuse the redirect.
-func (c *Console) beginAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+func (c *Console) beginAtIssuer(call *server.Call) error {
 	client := c.issuer.Load()
 	if client == nil {
 		return errNoIssuer
 	}
-	next := localPath(r.URL.Query().Get("next"))
-	address, flow, err := client.Begin(r.Context())
+	next := localPath(call.URL.Query().Get("next"))
+	address, flow, err := client.Begin(call.Context())
 	if err != nil {
-		return c.refuseSignIn(w, r, next, c.issuerFault(client, err))
+		return c.refuseSignIn(call, next, c.issuerFault(client, err))
 	}
 	value, err := c.flows.seal(pending{Flow: flow, Next: next, Began: c.now()})
 	if err != nil {
 		return err
 	}
-	c.setFlowCookie(w, r, value)
-	secure(w.Header())
-	redirect(w, address)
+	c.setFlowCookie(call, value)
+	secure(call.Header())
+	redirect(call, address)
 	return nil
 }
 
 // finishAtIssuer starts the session of a person who returns from the issuer.
-func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+func (c *Console) finishAtIssuer(call *server.Call) error {
 	client := c.issuer.Load()
 	if client == nil {
 		return errNoIssuer
 	}
-	response, err := url.ParseQuery(r.URL.RawQuery)
-	p, ok := c.flowOf(r)
+	response, err := url.ParseQuery(call.URL.RawQuery)
+	p, ok := c.flowOf(call.Request)
 	if err != nil || !ok || response.Get("state") != p.State {
-		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it may belong to a sign-in in another tab
+		return c.refuseSignIn(call, "/", errOtherFlow) // the cookie stays: it may belong to a sign-in in another tab
 	}
 	var claims *auth.Claims
-	principal, err := server.AuthenticateBy(w, r, func() (auth.Principal, error) {
-		c.setFlowCookie(w, r, "") // not before: without a place for the check, the person can repeat the request
+	principal, err := call.AuthenticateBy(func() (auth.Principal, error) {
+		c.setFlowCookie(call, "") // not before: without a place for the check, the person can repeat the request
 		if !c.flows.use(p.State) {
 			return auth.Principal{}, errOtherFlow
 		}
-		if claims, err = client.Finish(r.Context(), p.Flow, response, c.now()); err != nil {
+		if claims, err = client.Finish(call.Context(), p.Flow, response, c.now()); err != nil {
 			c.flows.forget(p.State)
 			return auth.Principal{}, err
 		}
-		return c.Store.AuthenticateClaims(r.Context(), claims)
+		return c.Store.AuthenticateClaims(call.Context(), claims)
 	})
 	if err == nil && principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 {
 		err = errNoAccess(client, principal)
@@ -94,11 +93,11 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 			principal.Name = claims.Name
 		}
 		fault := c.issuerFault(client, err)
-		c.recordRefusal(w, r, principal, "oidc", fault)
-		return c.refuseSignIn(w, r, p.Next, fault)
+		c.recordRefusal(call, principal, "oidc", fault)
+		return c.refuseSignIn(call, p.Next, fault)
 	}
-	next := c.startSession(w, r, principal, session{claims: claims}, "oidc", p.Next)
-	return c.continueTo(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
+	next := c.startSession(call, principal, session{claims: claims}, "oidc", p.Next)
+	return c.continueTo(call, "Signed in", next) // the browser would not send the new cookie after a redirect
 }
 
 // errOtherFlow refuses a response that was forged or repeated, or came too late.

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/adminapi"
-	"plantstore/internal/auth"
+	"plantstore/internal/server"
 )
 
 // ranges are the times that the charts can show.
@@ -53,25 +52,25 @@ type warning struct {
 	Object       link // that the text is about
 }
 
-func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	o := c.overview(r)
+func (c *Console) showOverview(call *server.Call) error {
+	o := c.overview(call.Request)
 	if o.New {
 		const entries = 5
-		c.Audit.Flush(context.WithoutCancel(r.Context()))
-		page, err := c.Operations.Audit(r.Context(), admin.AuditQuery{Limit: entries})
+		c.Audit.Flush(context.WithoutCancel(call.Context()))
+		page, err := c.Operations.Audit(call.Context(), admin.AuditQuery{Limit: entries})
 		if err != nil {
 			return err
 		}
 		o.Recent, o.URL = page.Entries, c.operationURL()
 	}
-	return c.render(w, r, http.StatusOK, "overview", view{Title: "Overview", Content: o})
+	return c.render(call, http.StatusOK, "overview", view{Title: "Overview", Content: o})
 }
 
 // serveLive responds with the parts of the overview that its script replaces.
-func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	o := c.overview(r)
-	reload := o.Digest() != r.URL.Query().Get("shown")
-	return adminapi.Respond(w, http.StatusOK, map[string]any{
+func (c *Console) serveLive(call *server.Call) error {
+	o := c.overview(call.Request)
+	reload := o.Digest() != call.URL.Query().Get("shown")
+	return call.Respond(map[string]any{
 		"tiles": o.Tiles, "charts": o.Charts, "summary": o.Summary, "alert": reload,
 	})
 }

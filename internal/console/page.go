@@ -208,13 +208,13 @@ func staticRoutes() ([]server.Route, error) {
 }
 
 // render responds with a page.
-func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
-	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+func (c *Console) render(call *server.Call, status int, name string, v view) error {
+	section, _, _ := strings.Cut(strings.TrimPrefix(call.URL.Path, "/"), "/")
 	v.Current, v.Version = "/"+section, c.Version
-	v.Notice = cmp.Or(v.Notice, notices[r.URL.Query().Get("done")])
-	if principal, err := c.session(r); err == nil {
+	v.Notice = cmp.Or(v.Notice, notices[call.URL.Query().Get("done")])
+	if principal, err := c.session(call.Request); err == nil {
 		v.Who = principal.Name
-		if found, ok := c.sessions.find(c.cookieOf(r), c.now()); ok && (found.minted || found.claims != nil) {
+		if found, ok := c.sessions.find(c.cookieOf(call.Request), c.now()); ok && (found.minted || found.claims != nil) {
 			v.Until = found.began.Add(sessionTimeMax)
 		}
 		for _, p := range pages {
@@ -227,12 +227,12 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	if err := c.templates[name].ExecuteTemplate(&body, "layout.html", v); err != nil {
 		return fmt.Errorf("write the page %s: %w", name, err)
 	}
-	h := w.Header()
+	h := call.Header()
 	secure(h)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // fails if the client has disconnected
+	call.WriteHeader(status)
+	_, _ = call.Write(body.Bytes()) // fails if the client has disconnected
 	return nil
 }
 
@@ -246,29 +246,29 @@ func secure(h http.Header) {
 
 // refuse writes the response to an error: the sign-in page without a valid session, otherwise the message, as JSON for
 // a script and as a page for people.
-func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error) {
+func (c *Console) refuse(call *server.Call, e *plant.Error) {
 	if e.Code.Status() == http.StatusUnauthorized {
 		q := url.Values{}
-		if r.Method == http.MethodGet && r.URL.Path != "/" && r.URL.Path != "/live" {
-			q.Set("next", r.URL.RequestURI())
+		if call.Method == http.MethodGet && call.URL.Path != "/" && call.URL.Path != "/live" {
+			q.Set("next", call.URL.RequestURI())
 		}
-		if c.cookieOf(r) != "" {
-			c.sessions.remove(c.cookieOf(r))
-			c.setCookie(w, r, "")
+		if c.cookieOf(call.Request) != "" {
+			c.sessions.remove(c.cookieOf(call.Request))
+			c.setCookie(call, "")
 			q.Set("ended", "1")
 		}
-		redirect(w, (&url.URL{Path: signInPath, RawQuery: q.Encode()}).String())
+		redirect(call, (&url.URL{Path: signInPath, RawQuery: q.Encode()}).String())
 		return
 	}
-	if r.Header.Get("Accept") == "application/json" {
-		server.WriteJSON(w, e.Code.Status(), server.AppendError(nil, e))
+	if call.Request.Header.Get("Accept") == "application/json" {
+		call.WriteJSON(e.Code.Status(), server.AppendError(nil, e))
 		return
 	}
-	content := fault{e, remedyOf(e), w.Header().Get("X-Request-Id")}
+	content := fault{e, remedyOf(e), call.Header().Get("X-Request-Id")}
 	v := view{Title: http.StatusText(e.Code.Status()), Content: content}
-	if err := c.render(w, r, e.Code.Status(), "error", v); err != nil {
+	if err := c.render(call, e.Code.Status(), "error", v); err != nil {
 		c.Log.Error("console: could not write an error page", "error", err)
-		http.Error(w, e.Message, e.Code.Status())
+		http.Error(call, e.Message, e.Code.Status())
 	}
 }
 

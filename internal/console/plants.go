@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 	"plantstore/internal/trace"
 )
 
@@ -42,19 +43,19 @@ func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
 	return q, q.Name != "" || q.Tag != plant.Tag{}
 }
 
-func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+func (c *Console) showPlants(call *server.Call) error {
 	var fault *plant.Error
-	id := strings.TrimSpace(r.URL.Query().Get("id"))
+	id := strings.TrimSpace(call.URL.Query().Get("id"))
 	if id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err == nil {
-			redirect(w, "/plants/"+strconv.FormatInt(n, 10))
+			redirect(call, "/plants/"+strconv.FormatInt(n, 10))
 			return nil
 		}
 		fault = plant.InvalidQuery("id must be a 64-bit integer; got %.100q", id)
 	}
-	q, search := searchOf(r)
-	list := plantList{Name: q.Name, ID: id, CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
+	q, search := searchOf(call.Request)
+	list := plantList{Name: q.Name, ID: id, CanCreate: call.Principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, _ = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
 	all := c.Operations.Gauges().Plants
@@ -64,45 +65,45 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	var err error
 	if search {
 		var end admin.SearchEnd
-		end, err = c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
+		end, err = c.Operations.Search(call.Context(), q, func(p admin.SearchProgress) error {
 			list.Plants = append(list.Plants, p.Hits...)
 			return nil
 		})
 		list.End, list.Next = &end, end.Next
 	} else {
-		list.Page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
+		list.Page, err = c.Operations.Plants(call.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
 	}
 	if err != nil {
 		return err
 	}
-	list.Pager = newPager(r, "plants", "/plants", len(list.Plants), list.Next)
+	list.Pager = newPager(call.Request, "plants", "/plants", len(list.Plants), list.Next)
 	if all != nil && !search {
 		list.Pager.All = *all
 	}
 	v := view{Title: "Plants", Content: list, Fault: fault}
-	return c.render(w, r, v.status(), "plants", v)
+	return c.render(call, v.status(), "plants", v)
 }
 
 // streamPlants streams a search for the script.
-func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	q, search := searchOf(r)
+func (c *Console) streamPlants(call *server.Call) error {
+	q, search := searchOf(call.Request)
 	if !search {
 		return plant.InvalidQuery("the search needs name or tag")
 	}
-	return c.api.SendSearch(w, r, q)
+	return c.api.SendSearch(call, q)
 }
 
-func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+func (c *Console) showPlant(call *server.Call) error {
+	id, err := strconv.ParseInt(call.PathValue("id"), 10, 64)
 	if err != nil {
 		return plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
 	}
-	record, err := c.Operations.Plant(r.Context(), id)
+	record, err := c.Operations.Plant(call.Context(), id)
 	if err != nil {
 		return err
 	}
 	title := "Plant " + strconv.FormatInt(id, 10)
-	return c.render(w, r, http.StatusOK, "plant", view{Title: title, Content: record})
+	return c.render(call, http.StatusOK, "plant", view{Title: title, Content: record})
 }
 
 // newPlant is the content of the page that creates a plant.
@@ -114,15 +115,15 @@ type newPlant struct {
 	URL           string // of the public operation
 }
 
-func (c *Console) showNewPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.render(w, r, http.StatusOK, "new-plant", view{Title: "New plant", Content: newPlant{URL: c.operationURL()}})
+func (c *Console) showNewPlant(call *server.Call) error {
+	return c.render(call, http.StatusOK, "new-plant", view{Title: "New plant", Content: newPlant{URL: c.operationURL()}})
 }
 
 func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").String() }
 
 // createPlant creates a plant as the public operation does: with the body that a client would send, the same decoder
 // and the same write path.
-func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form) error {
+func (c *Console) createPlant(call *server.Call, form url.Values) error {
 	n := newPlant{
 		ID: strings.TrimSpace(form.Get("id")), Name: form.Get("name"), Tag: form.Get("tag"), HasTag: form.Has("has-tag"),
 		URL: c.operationURL(),
@@ -131,11 +132,11 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form)
 	decoded, err := plant.Decode(body)
 	replayed := false
 	if err == nil {
-		replayed, err = c.Store.Create(trace.FromContext(r.Context()), form.principal, decoded)
+		replayed, err = c.Store.Create(trace.FromContext(call.Context()), call.Principal, decoded)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		n.Body, n.Fault = string(body), e
-		return c.render(w, r, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
+		return c.render(call, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
 	}
 	if err != nil {
 		return err
@@ -145,10 +146,10 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, form form)
 		done = "replayed"
 	}
 	to := "/plants/new?done=" + done
-	if form.principal.Scopes.Has(auth.ScopeRead) {
+	if call.Principal.Scopes.Has(auth.ScopeRead) {
 		to = fmt.Sprintf("/plants/%d?done=%s", decoded.ID, done)
 	}
-	redirect(w, to)
+	redirect(call, to)
 	return nil
 }
 

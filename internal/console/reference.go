@@ -22,25 +22,23 @@ type reference struct {
 	IsPublic bool
 }
 
-func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.renderReference(w, r, principal, reference{
-		Document: server.PublicDocument(w), IsPublic: true, Base: strings.TrimSuffix(c.PublicURL.String(), "/"),
+func (c *Console) showPublicReference(call *server.Call) error {
+	return c.renderReference(call, reference{
+		Document: call.PublicDocument(), IsPublic: true, Base: strings.TrimSuffix(c.PublicURL.String(), "/"),
 	})
 }
 
-func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+func (c *Console) showAdminReference(call *server.Call) error {
 	document, err := adminapi.Document()
 	if err != nil {
 		return err
 	}
-	return c.renderReference(w, r, principal, reference{Document: document, Base: "/api/v1"})
+	return c.renderReference(call, reference{Document: document, Base: "/api/v1"})
 }
 
-func (c *Console) renderReference(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, content reference,
-) error {
-	content.CanTry = principal.Scopes.Has(auth.ScopeCreate)
-	return c.render(w, r, http.StatusOK, "reference", view{Title: content.Document.Title, Content: content})
+func (c *Console) renderReference(call *server.Call, content reference) error {
+	content.CanTry = call.Principal.Scopes.Has(auth.ScopeCreate)
+	return c.render(call, http.StatusOK, "reference", view{Title: content.Document.Title, Content: content})
 }
 
 // trial is the content of the page that sends a request of the public operation.
@@ -53,26 +51,26 @@ type trial struct {
 	ID       string // of the stored plant; empty: none, or the session cannot read it
 }
 
-func (c *Console) showTry(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.renderTrial(w, r, trial{Body: "{\n  \"id\": 42,\n  \"name\": \"Acer campestre\",\n  \"tag\": \"tree\"\n}"})
+func (c *Console) showTry(call *server.Call) error {
+	return c.renderTrial(call, trial{Body: "{\n  \"id\": 42,\n  \"name\": \"Acer campestre\",\n  \"tag\": \"tree\"\n}"})
 }
 
-func (c *Console) renderTrial(w http.ResponseWriter, r *http.Request, content trial) error {
+func (c *Console) renderTrial(call *server.Call, content trial) error {
 	content.URL = c.operationURL()
-	return c.render(w, r, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})
+	return c.render(call, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})
 }
 
 // try sends the body of a form to the public operation, with the credential of the session. The page shows a variable
 // of the shell instead of the credential.
-func (c *Console) try(w http.ResponseWriter, r *http.Request, form form) error {
-	credential, err := c.credentialOf(r)
+func (c *Console) try(call *server.Call, form url.Values) error {
+	credential, err := c.credentialOf(call.Request)
 	if err != nil {
 		return err
 	}
 	// A form has CRLF for each line end.
 	content := trial{Body: strings.ReplaceAll(form.Get("body"), "\r\n", "\n")}
 	request, err := http.NewRequestWithContext(
-		r.Context(), http.MethodPost, c.operationURL(), strings.NewReader(content.Body),
+		call.Context(), http.MethodPost, c.operationURL(), strings.NewReader(content.Body),
 	)
 	if err != nil {
 		return fmt.Errorf("make the request of a trial: %w", err)
@@ -80,10 +78,10 @@ func (c *Console) try(w http.ResponseWriter, r *http.Request, form form) error {
 	request.URL = &url.URL{Path: request.URL.Path, RawPath: request.URL.RawPath}
 	request.Header.Set("Authorization", "Bearer "+credential)
 	request.Header.Set("Content-Type", "application/json")
-	content.Request, content.Response = request, server.ServePublic(w, r, request)
+	content.Request, content.Response = request, call.ServePublic(request)
 	if n, err := plant.Decode([]byte(content.Body)); err == nil && content.Response.Status == http.StatusOK &&
-		form.principal.Scopes.Has(auth.ScopeRead) {
+		call.Principal.Scopes.Has(auth.ScopeRead) {
 		content.ID = strconv.FormatInt(n.ID, 10)
 	}
-	return c.renderTrial(w, r, content)
+	return c.renderTrial(call, content)
 }

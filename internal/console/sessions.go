@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
 // The limits of sessions.
@@ -127,8 +127,8 @@ func (c *Console) cookieOf(r *http.Request) string {
 }
 
 // setCookie sets the cookie of a session, or removes it with an empty value.
-func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, value string) {
-	c.setAnyCookie(w, c.cookieName(r), value, sessionTimeMax, http.SameSiteStrictMode)
+func (c *Console) setCookie(call *server.Call, value string) {
+	c.setAnyCookie(call, c.cookieName(call.Request), value, sessionTimeMax, http.SameSiteStrictMode)
 }
 
 func (c *Console) setAnyCookie(w http.ResponseWriter, name, value string, age time.Duration, site http.SameSite) {
@@ -179,12 +179,12 @@ func (c *Console) credentialOf(r *http.Request) (string, error) {
 
 // serveSession responds whether the session of a request is open. Pages poll it, so an ended session is neither an
 // error nor a failed sign-in.
-func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	_, err := c.session(r)
+func (c *Console) serveSession(call *server.Call) error {
+	_, err := c.session(call.Request)
 	if e, ok := errors.AsType[*plant.Error](err); err != nil && (!ok || e.Code.Status() != http.StatusUnauthorized) {
 		return err
 	}
-	return adminapi.Respond(w, http.StatusOK, map[string]bool{"open": err == nil})
+	return call.Respond(map[string]bool{"open": err == nil})
 }
 
 // sessionPrefix begins the names of the tokens of sessions and of sign-in codes.

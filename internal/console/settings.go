@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/auth"
+	"plantstore/internal/server"
 )
 
 // settingGroup is a table of the page of settings.
@@ -17,7 +17,7 @@ type settingGroup struct {
 
 // showSettings shows the settings that differ from the defaults, and then the others by group. Each setting is on the
 // page once, because links have its name.
-func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+func (c *Console) showSettings(call *server.Call) error {
 	changed, groups := settingGroup{ID: "changed", Title: "Changed"}, []settingGroup{}
 	for _, s := range c.Operations.Settings() {
 		i := slices.IndexFunc(groups, func(g settingGroup) bool { return g.Title == s.Group })
@@ -33,5 +33,5 @@ func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Pr
 	}
 	slices.SortFunc(groups, func(a, b settingGroup) int { return strings.Compare(a.Title, b.Title) })
 	content := append([]settingGroup{changed}, groups...)
-	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: content})
+	return c.render(call, http.StatusOK, "settings", view{Title: "Settings", Content: content})
 }

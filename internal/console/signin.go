@@ -28,32 +28,32 @@ type signIn struct {
 	Begin  string // address that starts a sign-in at the issuer
 }
 
-func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	q := r.URL.Query()
+func (c *Console) showSignIn(call *server.Call) error {
+	q := call.URL.Query()
 	code := q.Get("code")
 	if !auth.WellFormed(code) {
 		code = ""
 	}
-	return c.renderSignIn(w, r, http.StatusOK, signIn{
+	return c.renderSignIn(call, http.StatusOK, signIn{
 		Code: code, Next: localPath(q.Get("next")), Ended: q.Has("ended"),
 	})
 }
 
-func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, s signIn) error {
+func (c *Console) renderSignIn(call *server.Call, status int, s signIn) error {
 	s.Issuer, s.Begin = c.issuerSignIn(s.Next)
-	return c.render(w, r, status, "sign-in", view{Title: "Sign in", Content: s})
+	return c.render(call, status, "sign-in", view{Title: "Sign in", Content: s})
 }
 
 // refuseSignIn responds to a failed sign-in with the sign-in page.
-func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next string, e *plant.Error) error {
-	return c.renderSignIn(w, r, e.Code.Status(), signIn{Next: next, Fault: e.Message})
+func (c *Console) refuseSignIn(call *server.Call, next string, e *plant.Error) error {
+	return c.renderSignIn(call, e.Code.Status(), signIn{Next: next, Fault: e.Message})
 }
 
 // signIn checks a token or a sign-in code, and starts a session.
-func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) error {
+func (c *Console) signIn(call *server.Call, form url.Values) error {
 	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
 	n, way := session{credential: credential}, "token"
-	principal, err := server.Authenticate(w, r, credential)
+	principal, err := call.Authenticate(credential)
 	_, invalid := errors.AsType[*auth.Invalid](err)
 	switch {
 	case invalid:
@@ -61,32 +61,32 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, form form) erro
 	case err != nil: // the store or a limit refused it
 	case principal.Scopes == auth.ScopeConsole:
 		n.minted, way = true, "code"
-		n.credential, principal, err = c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
+		n.credential, principal, err = c.redeem(call.Context(), credential, call.Origin())
 	case principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0:
 		err = plant.Errorf(plant.CodeScopeMissing,
 			"the token has neither the scope admin nor the scope plants:read; use another token")
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
-		c.recordRefusal(w, r, principal, "token", e)
-		return c.refuseSignIn(w, r, next, e)
+		c.recordRefusal(call, principal, "token", e)
+		return c.refuseSignIn(call, next, e)
 	}
 	if err != nil {
 		return err
 	}
-	redirect(w, c.startSession(w, r, principal, n, way, next))
+	redirect(call, c.startSession(call, principal, n, way, next))
 	return nil
 }
 
 // startSession starts a session, and returns the page after the sign-in.
 func (c *Console) startSession(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
+	call *server.Call, principal auth.Principal, n session, way, next string,
 ) string {
-	c.sessions.remove(c.cookieOf(r)) // of the session before, if there is one
+	c.sessions.remove(c.cookieOf(call.Request)) // of the session before, if there is one
 	n.owner, n.began = principal.TokenID, c.now()
 	cookie := c.sessions.add(n)
-	c.Audit.SignedIn(server.OriginOf(w, r, principal), principal.Scopes.Has(auth.ScopeAdmin),
+	c.Audit.SignedIn(call.OriginOf(principal), principal.Scopes.Has(auth.ScopeAdmin),
 		audit.Detail{Key: "console", Value: way})
-	c.setCookie(w, r, cookie)
+	c.setCookie(call, cookie)
 	if next == "/" && !principal.Scopes.Has(auth.ScopeAdmin) {
 		next = "/plants"
 	}
@@ -94,11 +94,11 @@ func (c *Console) startSession(
 }
 
 // recordRefusal records a refused sign-in in the audit log, unless the limits of the server or the store refused it.
-func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.Principal, way string, e *plant.Error) {
+func (c *Console) recordRefusal(call *server.Call, by auth.Principal, way string, e *plant.Error) {
 	if e.Code.Status() != http.StatusUnauthorized && e.Code.Status() != http.StatusForbidden {
 		return
 	}
-	origin := server.OriginOf(w, r, by)
+	origin := call.OriginOf(by)
 	if by.TokenID == 0 {
 		origin.Actor.ID = ""
 	}
@@ -140,16 +140,16 @@ var errFull = plant.Errorf(plant.CodeStoreFull,
 	"the disk of the store is full; free space on it, or sign in with an admin token instead of a code")
 
 // signOut ends the session of a request, even if its credential is no longer valid.
-func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ form) error {
-	ended, ok := c.sessions.remove(c.cookieOf(r))
-	c.setCookie(w, r, "")
+func (c *Console) signOut(call *server.Call, _ url.Values) error {
+	ended, ok := c.sessions.remove(c.cookieOf(call.Request))
+	c.setCookie(call, "")
 	if ok && ended.minted {
-		principal, _ := c.Store.AuthenticateKnown(r.Context(), ended.credential) // unknown: it has expired
+		principal, _ := c.Store.AuthenticateKnown(call.Context(), ended.credential) // unknown: it has expired
 		// Operations logs an error. The token expires, and no browser has it.
-		_, _ = c.Operations.Revoke(r.Context(),
-			admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(ended.credential)}}, server.OriginOf(w, r, principal))
+		_, _ = c.Operations.Revoke(call.Context(),
+			admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(ended.credential)}}, call.OriginOf(principal))
 	}
-	redirect(w, signInPath)
+	redirect(call, signInPath)
 	return nil
 }
 

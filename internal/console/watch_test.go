@@ -42,10 +42,10 @@ func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 			continue
 		}
 		routes[i].Bulk = false // its limit is smaller than the number of these requests
-		routes[i].Handle = func(_ http.ResponseWriter, req *http.Request, _ auth.Principal) error {
-			waiting <- req.Method + " " + r.Path
-			<-req.Context().Done()
-			return context.Cause(req.Context())
+		routes[i].Handle = func(c *server.Call) error {
+			waiting <- c.Method + " " + r.Path
+			<-c.Context().Done()
+			return context.Cause(c.Context())
 		}
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -2,14 +2,13 @@ package console
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -24,23 +23,23 @@ type webhooks struct {
 // deadOnPage is the number of dead letters on a page.
 const deadOnPage = 50
 
-func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.webhooksWith(w, r, nil)
+func (c *Console) showWebhooks(call *server.Call) error {
+	return c.webhooksWith(call, nil)
 }
 
-func (c *Console) webhooksWith(w http.ResponseWriter, r *http.Request, fault *plant.Error) error {
-	list, err := c.Operations.Webhooks(r.Context(), admin.ListQuery{Limit: admin.PageMax})
+func (c *Console) webhooksWith(call *server.Call, fault *plant.Error) error {
+	list, err := c.Operations.Webhooks(call.Context(), admin.ListQuery{Limit: admin.PageMax})
 	if err != nil {
 		return err
 	}
-	dead, err := c.Operations.DeadLetters(r.Context(), admin.ListQuery{Cursor: cursorOf(r), Limit: deadOnPage})
+	dead, err := c.Operations.DeadLetters(call.Context(), admin.ListQuery{Cursor: cursorOf(call.Request), Limit: deadOnPage})
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Webhooks", Address: "/webhooks", Notice: deadNotice(r.URL.Query()), Fault: fault, Content: webhooks{
-		dead, list.Webhooks, newPager(r, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next),
+	v := view{Title: "Webhooks", Address: "/webhooks", Notice: deadNotice(call.URL.Query()), Fault: fault, Content: webhooks{
+		dead, list.Webhooks, newPager(call.Request, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next),
 	}}
-	return c.render(w, r, v.status(), "webhooks", v)
+	return c.render(call, v.status(), "webhooks", v)
 }
 
 // deadNotice returns the result of a change of dead letters; empty without one.
@@ -67,22 +66,22 @@ func deadNotice(q url.Values) string {
 func changeDead(
 	done string, change func(context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error),
 ) formHandler {
-	return func(w http.ResponseWriter, r *http.Request, form form) error {
-		selector, err := deadSelector(form.Values)
+	return func(call *server.Call, form url.Values) error {
+		selector, err := deadSelector(form)
 		if err != nil {
 			return err
 		}
 		const callsMax = 100 // each one is a transaction of at most store.ChangeMax dead letters
 		changed := int64(0)
 		for more, calls := true, 0; more && calls < callsMax; calls++ {
-			result, err := change(r.Context(), selector, form.by)
+			result, err := change(call.Context(), selector, call.Origin())
 			if err != nil {
 				return err
 			}
 			changed += result.DeadLetters
 			more = result.More
 		}
-		redirect(w, "/webhooks?done="+done+"&n="+strconv.FormatInt(changed, 10))
+		redirect(call, "/webhooks?done="+done+"&n="+strconv.FormatInt(changed, 10))
 		return nil
 	}
 }

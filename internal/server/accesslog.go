@@ -13,16 +13,16 @@ import (
 // for successful requests. The lines themselves have the level INFO.
 const LevelAccess = slog.Level(-2)
 
-func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.Duration) {
+func (h *handler) logRequest(c *Call, took time.Duration) {
 	level, least := slog.LevelInfo, slog.LevelInfo
 	switch {
-	case rec.cause != nil:
+	case c.cause != nil:
 		level, least = slog.LevelError, slog.LevelError
-	case rec.status < http.StatusBadRequest && !rec.aborted && rec.route != nil && rec.route.Background:
+	case c.status < http.StatusBadRequest && !c.aborted && c.route != nil && c.route.Background:
 		least = slog.LevelDebug
-	case rec.status < http.StatusBadRequest && !rec.aborted:
+	case c.status < http.StatusBadRequest && !c.aborted:
 		least = LevelAccess
-	case rec.code == plant.CodeTooManyFailures: // failures.logRefusal logs them together
+	case c.code == plant.CodeTooManyFailures: // failures.logRefusal logs them together
 		least = slog.LevelDebug
 	}
 	if !h.log.Enabled(context.Background(), least) {
@@ -30,37 +30,37 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	}
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs,
-		slog.String("client", h.clientText(r)),
-		slog.String("request_id", rec.id[0]),
-		slog.Int("status", rec.status),
-		slog.Int("bytes", rec.bytes),
+		slog.String("client", h.clientText(c.Request)),
+		slog.String("request_id", c.id[0]),
+		slog.Int("status", c.status),
+		slog.Int("bytes", c.bytes),
 		slog.Int64("took_us", took.Microseconds()),
 	)
-	if rec.span != nil {
-		attrs = append(attrs, slog.String("trace_id", rec.span.TraceID()))
+	if c.span != nil {
+		attrs = append(attrs, slog.String("trace_id", c.span.TraceID()))
 	}
-	if rec.aborted {
+	if c.aborted {
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
-	if rec.principal != "" {
-		attrs = append(attrs, slog.String("credential", rec.principal))
+	if c.Principal.Name != "" {
+		attrs = append(attrs, slog.String("credential", c.Principal.Name))
 	}
-	if rec.reason != "" {
-		attrs = append(attrs, slog.String("reason", rec.reason))
+	if c.reason != "" {
+		attrs = append(attrs, slog.String("reason", c.reason))
 	}
-	if rec.conn != nil && rec.conn.Subject() != "" {
-		attrs = append(attrs, slog.String("client_certificate", Shorten(rec.conn.Subject())))
+	if c.conn != nil && c.conn.Subject() != "" {
+		attrs = append(attrs, slog.String("client_certificate", Shorten(c.conn.Subject())))
 	}
-	if rec.code != 0 {
-		attrs = append(attrs, slog.Int("error_code", int(rec.code)))
+	if c.code != 0 {
+		attrs = append(attrs, slog.Int("error_code", int(c.code)))
 	}
-	if rec.cause != nil {
-		attrs = append(attrs, slog.Any("error", rec.cause))
+	if c.cause != nil {
+		attrs = append(attrs, slog.Any("error", c.cause))
 	}
 	// A Logger would look up the source line of this call for every request.
-	line := slog.NewRecord(rec.started.Add(took), level, "request", 0)
+	line := slog.NewRecord(c.started.Add(took), level, "request", 0)
 	line.AddAttrs(attrs...)
-	_ = h.logOf(rec.route, r).Handle(context.Background(), line) // a log that fails cannot be logged
+	_ = h.logOf(c.route, c.Request).Handle(context.Background(), line) // a log that fails cannot be logged
 }
 
 // logOf returns the handler for the log line of a request, with its method and path. The handler of a route has

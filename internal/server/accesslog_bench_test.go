@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"plantstore/internal/auth"
 )
 
 // BenchmarkLogRequest measures the log line of a created plant.
@@ -13,12 +15,13 @@ func BenchmarkLogRequest(b *testing.B) {
 	log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: LevelAccess})).With("listener", "public")
 	create := &Route{Method: "POST", Path: "/plants", log: withRequestLine(log, "POST", "/plants")}
 	h := &handler{log: log}
-	r := httptest.NewRequest(create.Method, create.Path, nil)
-	rec := &responseRecorder{
-		route: create, id: [1]string{"0123456789abcdef"}, principal: "first", status: 200, bytes: 37, started: time.Now(),
+	c := &Call{
+		Request:   httptest.NewRequest(create.Method, create.Path, nil),
+		Principal: auth.Principal{Name: "first"},
+		route:     create, id: [1]string{"0123456789abcdef"}, status: 200, bytes: 37, started: time.Now(),
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		h.logRequest(rec, r, 1234*time.Microsecond)
+		h.logRequest(c, 1234*time.Microsecond)
 	}
 }

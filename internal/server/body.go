@@ -14,25 +14,24 @@ import (
 	"plantstore/internal/plant"
 )
 
-// ReadBody returns the body of a request, which must be JSON by its headers, up to a number of bytes. w and r are the
-// arguments of a HandlerFunc. The error is a *plant.Error.
-func ReadBody(w http.ResponseWriter, r *http.Request, bytesMax int64) ([]byte, error) {
-	if err := checkContent(r.Header); err != nil {
+// ReadBody returns the body of the request, which must be JSON by its headers, up to a number of bytes. The error is a
+// *plant.Error.
+func (c *Call) ReadBody(bytesMax int64) ([]byte, error) {
+	if err := checkContent(c.Request.Header); err != nil {
 		return nil, err
 	}
 	var b buffer
-	err := b.read(w, r, bytesMax)
+	err := b.read(c, bytesMax)
 	return b.b, err
 }
 
 // formBytesMax bounds the body of a form.
 const formBytesMax = 128 << 10
 
-// ReadForm returns the fields of a form in the body of a request. w and r are the arguments of a HandlerFunc. The error
-// is a *plant.Error.
-func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+// ReadForm returns the fields of the form in the body of the request. The error is a *plant.Error.
+func (c *Call) ReadForm() (url.Values, error) {
 	var b buffer
-	if err := b.read(w, r, formBytesMax); err != nil {
+	if err := b.read(c, formBytesMax); err != nil {
 		return nil, err
 	}
 	values, err := url.ParseQuery(string(b.b))
@@ -44,16 +43,16 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 }
 
 // read reads the body of a request, up to a number of bytes. The error is a *plant.Error.
-func (b *buffer) read(w http.ResponseWriter, r *http.Request, bytesMax int64) error {
-	err := b.readAll(w.(*responseRecorder), r, bytesMax)
+func (b *buffer) read(c *Call, bytesMax int64) error {
+	err := b.readAll(c, bytesMax)
 	if err != nil {
-		w.Header().Set("Connection", "close") // the rest of the body is unread
+		c.Header().Set("Connection", "close") // the rest of the body is unread
 	}
 	return err
 }
 
-func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64) error {
-	if r.ContentLength > bytesMax {
+func (b *buffer) readAll(c *Call, bytesMax int64) error {
+	if c.ContentLength > bytesMax {
 		return tooLarge(bytesMax)
 	}
 	b.b = b.b[:0]
@@ -61,17 +60,17 @@ func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64)
 		if len(b.b) == cap(b.b) {
 			b.b = append(b.b, 0)[:len(b.b)]
 		}
-		n, err := r.Body.Read(b.b[len(b.b):cap(b.b)])
+		n, err := c.Body.Read(b.b[len(b.b):cap(b.b)])
 		b.b = b.b[:len(b.b)+n]
 		switch {
 		case int64(len(b.b)) > bytesMax:
 			return tooLarge(bytesMax)
 		case errors.Is(err, io.EOF):
-			rec.hasArrived()
-			return rec.checkArrived(r)
+			c.hasArrived()
+			return c.checkArrived()
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return plant.Errorf(plant.CodeRequestTimeout,
-				"the request did not arrive within %s; nothing was stored", rec.handler.limits.RequestTimeout)
+				"the request did not arrive within %s; nothing was stored", c.handler.limits.RequestTimeout)
 		case err != nil:
 			return plant.Errorf(plant.CodeBodyIncomplete,
 				"the body ended before its announced length, or has malformed chunks; nothing was stored")

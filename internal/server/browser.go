@@ -16,10 +16,10 @@ type Browser struct {
 	// the header Authorization. The error wraps a *plant.Error.
 	Authenticate func(r *http.Request, check func(credential string) (auth.Principal, error)) (auth.Principal, error)
 	// ServeError writes the response to an error.
-	ServeError func(http.ResponseWriter, *http.Request, *plant.Error)
+	ServeError func(*Call, *plant.Error)
 	// ServeLink writes the response to a link on a page of another site. It uses no credential: browsers send no cookie
 	// of SameSite=Strict with such a request.
-	ServeLink func(http.ResponseWriter, *http.Request) error
+	ServeLink HandlerFunc
 }
 
 // isNavigation reports whether a browser shows the response as a page (Fetch Metadata Request Headers, section 2.2).
@@ -40,7 +40,8 @@ func isLink(r *http.Request) bool {
 }
 
 // serveLink responds to a request that the guard has refused, if it is a link to a page that other sites may link to.
-func (h *handler) serveLink(rec *responseRecorder, r *http.Request, refused error) error {
+func (h *handler) serveLink(c *Call, refused error) error {
+	r := c.Request
 	if asPlantError(refused).Code != plant.CodeCrossSite || !isLink(r) {
 		return refused
 	}
@@ -48,17 +49,17 @@ func (h *handler) serveLink(rec *responseRecorder, r *http.Request, refused erro
 	if at == nil || at.byMethod[r.Method] == nil || !at.byMethod[r.Method].Linked {
 		return refused
 	}
-	rec.route = at.byMethod[r.Method]
-	if rec.route.Open {
-		return rec.route.Handle(rec, r, auth.Principal{})
+	c.route = at.byMethod[r.Method]
+	if c.route.Open {
+		return c.route.Handle(c)
 	}
-	return h.browser.ServeLink(rec, r)
+	return h.browser.ServeLink(c)
 }
 
 // respondsWithPage reports whether the response to an error of a request is a page, and not JSON.
-func (h *handler) respondsWithPage(rec *responseRecorder, r *http.Request) bool {
-	if rec.route != nil {
-		return rec.route.Page
+func (h *handler) respondsWithPage(c *Call) bool {
+	if c.route != nil {
+		return c.route.Page
 	}
-	return h.browser != nil && isNavigation(r) && !strings.HasPrefix(r.URL.Path, "/api/")
+	return h.browser != nil && isNavigation(c.Request) && !strings.HasPrefix(c.URL.Path, "/api/")
 }

@@ -24,12 +24,12 @@ func newBulkLimit() *limit.Places[any] { return limit.NewPlaces[any](bulkMax, bu
 
 // enterBulk waits until a request with Route.Bulk may begin. The error is a *plant.Error. A request without a
 // credential has only the limit of all requests.
-func (h *handler) enterBulk(ctx context.Context, rec *responseRecorder, principal auth.Principal) (func(), error) {
-	ctx, cancel := context.WithTimeout(ctx, bulkWait)
+func (h *handler) enterBulk(c *Call) (func(), error) {
+	ctx, cancel := context.WithTimeout(c.Context(), bulkWait)
 	defer cancel()
-	var key any = rec // of this request alone
-	if principal != (auth.Principal{}) {
-		key = principal.TokenID
+	var key any = c // of this request alone
+	if c.Principal != (auth.Principal{}) {
+		key = c.Principal.TokenID
 	}
 	leave, err := h.bulk.Enter(ctx, key)
 	switch {

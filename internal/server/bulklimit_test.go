@@ -3,7 +3,6 @@ package server_test
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"testing"
 
 	"plantstore/internal/auth"
@@ -18,13 +17,13 @@ func TestBulkRequestsAtOnce(t *testing.T) {
 		s.limits.Rate = 0
 		s.routes = []server.Route{{
 			Method: "GET", Path: "/bulk", Scope: auth.ScopeRead, Bulk: true,
-			Handle: func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+			Handle: func(c *server.Call) error {
 				select {
 				case entered <- struct{}{}:
 				case <-release:
 				}
 				<-release
-				_, err := io.WriteString(w, "ok")
+				_, err := io.WriteString(c, "ok")
 				return err
 			},
 		}}

@@ -1,10 +1,8 @@
 package server
 
 import (
-	"net/http"
 	"time"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
 
@@ -19,13 +17,13 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 	c.Limits.AnswerTimeout, c.Limits.IdleTimeout = timeMax, timeMax
 	routes := newRoutes([]Route{{
 		Method: "GET", Path: "/.well-known/acme-challenge/{token}", Open: true,
-		Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-			body, ok := keyAuthorization(r.PathValue("token"))
+		Handle: func(c *Call) error {
+			body, ok := keyAuthorization(c.PathValue("token"))
 			if !ok {
 				return plant.Errorf(plant.CodeNotFound, "there is no ACME challenge with this token")
 			}
-			w.Header()["Content-Type"] = []string{"application/octet-stream"}
-			_, _ = w.Write([]byte(body)) // fails if the client has disconnected
+			c.Header()["Content-Type"] = []string{"application/octet-stream"}
+			_, _ = c.Write([]byte(body)) // fails if the client has disconnected
 			return nil
 		},
 	}})

@@ -36,27 +36,27 @@ func trackState(c net.Conn, s http.ConnState) {
 
 // hasArrived reports to the listener that the whole request has arrived. The listener may evict a request without a
 // valid credential, which waits for the issuer or the store at the will of a stranger.
-func (rec *responseRecorder) hasArrived() {
-	if rec.conn != nil && !rec.serving && rec.scope != 0 {
-		rec.serving = true
-		rec.conn.BeginServing()
+func (c *Call) hasArrived() {
+	if c.conn != nil && !c.serving && c.scope != 0 {
+		c.serving = true
+		c.conn.BeginServing()
 	}
 }
 
 // responds reports to the listener that the response begins. From now on the server waits until the client reads it.
-func (rec *responseRecorder) responds() {
-	if rec.serving {
-		rec.serving = false
-		rec.conn.EndServing()
+func (c *Call) responds() {
+	if c.serving {
+		c.serving = false
+		c.conn.EndServing()
 	}
 }
 
 // protect protects the connection of an authorized request until the end of the response: the listener must not evict a
 // download for a stranger. Credentials without the scope admin can hold only a share of the connections.
-func (rec *responseRecorder) protect(principal auth.Principal) {
-	if principal.Scopes.Has(auth.ScopeAdmin) {
-		rec.conn.BeginServing()
+func (c *Call) protect() {
+	if c.Principal.Scopes.Has(auth.ScopeAdmin) {
+		c.conn.BeginServing()
 		return
 	}
-	rec.conn.Hold(principal.TokenID)
+	c.conn.Hold(c.Principal.TokenID)
 }

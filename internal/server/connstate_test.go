@@ -130,11 +130,11 @@ func testIdleConnectionIsEvicted(t *testing.T, over func(*setup)) {
 func TestOperatorIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	slow := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
-		w.WriteHeader(http.StatusOK)
-		_ = http.NewResponseController(w).Flush()
+	slow := func(c *server.Call) error {
+		c.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(c).Flush()
 		<-release
-		_, err := io.WriteString(w, "whole")
+		_, err := io.WriteString(c, "whole")
 		return err
 	}
 	h := start(t, func(s *setup) {
@@ -187,9 +187,9 @@ func TestOperatorIsNotEvicted(t *testing.T) {
 // response to the operator.
 func TestSlowReadersOfManyCredentials(t *testing.T) {
 	t.Parallel()
-	endless := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+	endless := func(c *server.Call) error {
 		for part := make([]byte, 64<<10); ; {
-			if _, err := w.Write(part); err != nil {
+			if _, err := c.Write(part); err != nil {
 				return nil //nolint:nilerr // the client has disconnected
 			}
 		}

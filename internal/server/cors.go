@@ -16,11 +16,11 @@ const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, 
 
 // preflight adds the CORS headers to a response. If the request is a preflight of an allowed origin, it writes the
 // whole response and returns true.
-func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
+func (o origins) preflight(c *Call) bool {
 	if len(o) == 0 {
 		return false
 	}
-	h := w.Header()
+	h, r := c.Header(), c.Request
 	h.Add("Vary", "Origin")
 	origin, all := r.Header.Get("Origin"), slices.Contains(o, "*")
 	if origin == "" || !all && !slices.Contains(o, strings.ToLower(origin)) {
@@ -37,6 +37,6 @@ func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Allow-Methods", "POST, GET")
 	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, Tracestate, X-Request-Id")
 	h.Set("Access-Control-Max-Age", "600")
-	w.WriteHeader(http.StatusNoContent)
+	c.WriteHeader(http.StatusNoContent)
 	return true
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/server"
 )
 
@@ -81,7 +80,7 @@ func getFile(t *testing.T, handle server.HandlerFunc, header http.Header) *httpt
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.Header = header
 	recorder := httptest.NewRecorder()
-	if err := handle(recorder, r, auth.Principal{}); err != nil {
+	if err := handle(&server.Call{Request: r, ResponseWriter: recorder}); err != nil {
 		t.Fatal(err)
 	}
 	return recorder

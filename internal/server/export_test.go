@@ -48,13 +48,10 @@ func (rs routes) infos() []RouteInfo {
 
 // NewServer returns a server with a function for each path and without credentials,
 // for behaviour that no route has.
-func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *Server {
+func NewServer(c Config, handlers map[string]HandlerFunc) *Server {
 	var list []Route
 	for path, handle := range handlers {
-		list = append(list, Route{
-			Method: "GET", Path: path, Open: true,
-			Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
-		})
+		list = append(list, Route{Method: "GET", Path: path, Open: true, Handle: handle})
 	}
 	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry())))
 }
@@ -68,11 +65,11 @@ func ClientAddress(trusted []netip.Prefix, r *http.Request) netip.Addr {
 // the limits. It returns the headers of the response and the code of a refusal.
 func QuotaHandler(l Limits) func(id int64) (http.Header, plant.Code) {
 	q := newQuotas(l)
-	done := func(http.ResponseWriter, *http.Request, auth.Principal) error { return nil }
+	done := func(*Call) error { return nil }
 	return func(id int64) (http.Header, plant.Code) {
 		w := httptest.NewRecorder()
 		var refusal *plant.Error
-		if errors.As(q.handle(w, nil, auth.Principal{TokenID: id}, done), &refusal) {
+		if errors.As(q.handle(&Call{ResponseWriter: w, Principal: auth.Principal{TokenID: id}}, done), &refusal) {
 			return w.Header(), refusal.Code
 		}
 		return w.Header(), 0
@@ -84,9 +81,6 @@ func (s *Server) SetWriteTimeout(d time.Duration) { s.http.WriteTimeout = d }
 
 // Handler returns the handler of every request.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
-
-// Recorded returns the writer of a response for NewUpload.
-func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecorder{ResponseWriter: w} }
 
 // CheckEvery is the time between two checks of the credential of a running request.
 const CheckEvery = checkEvery

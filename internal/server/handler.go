@@ -47,54 +47,54 @@ type handler struct {
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := &responseRecorder{ResponseWriter: w, handler: h, conn: connOf(r), started: time.Now()}
-	rec.id[0] = requestID(r.Header)
+	c := &Call{ResponseWriter: w, Request: r, handler: h, conn: connOf(r), started: time.Now()}
+	c.id[0] = requestID(r.Header)
 	header := w.Header()
-	header["X-Request-Id"] = rec.id[:]
+	header["X-Request-Id"] = c.id[:]
 	header["X-Content-Type-Options"] = nosniff
 	header["Content-Security-Policy"] = loadNothing
 	header["Cache-Control"] = noStore
-	if rec.secure() {
+	if c.secure() {
 		header["Strict-Transport-Security"] = strictTransport
 	}
 	if len(h.proxies) > 0 {
-		rec.forwarded = h.proxies.forwarded(r)
+		c.forwarded = h.proxies.forwarded(r)
 	}
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and Transfer-Encoding may be an attempt at smuggling,
 		// and so may an HTTP/1.0 request with Transfer-Encoding; the server must close its connection. net/http removes
 		// one of the two headers.
 		header["Connection"] = []string{"close"}
-	} else if rec.conn != nil && h.guard == nil { // a disconnect cancels requests of the admin listener only
-		rec.conn.SetResponding(true)
-		defer rec.conn.SetResponding(false)
+	} else if c.conn != nil && h.guard == nil { // a disconnect cancels requests of the admin listener only
+		c.conn.SetResponding(true)
+		defer c.conn.SetResponding(false)
 	}
 	if h.tracer != nil {
-		r = h.startSpan(rec, r)
+		h.startSpan(c)
 	}
-	defer rec.responds() // if the handler panics
-	defer linger(rec, r)
+	defer c.responds() // if the handler panics
+	defer linger(c)
 	h.inFlight.Inc()
 	defer h.inFlight.Dec()
-	defer h.finish(rec, r)
-	if err := h.serve(rec, r); err != nil {
-		h.fail(rec, r, err)
+	defer h.finish(c)
+	if err := h.serve(c); err != nil {
+		h.fail(c, err)
 	}
 }
 
 // linger reads the rest of a refused request for up to 500 ms before net/http closes the connection. A close with
 // unread data resets the connection, and the client might not receive the response (RFC 9112 section 9.6). net/http
 // itself lingers only if the client did not ask for the close.
-func linger(rec *responseRecorder, r *http.Request) {
+func linger(c *Call) {
 	const timeMax = 500 * time.Millisecond
-	if rec.code == 0 || !r.Close || r.Body == http.NoBody {
+	if c.code == 0 || !c.Close || c.Body == http.NoBody {
 		return
 	}
-	c := http.NewResponseController(rec.ResponseWriter)
-	if err := errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(timeMax))); err != nil {
+	control := http.NewResponseController(c.ResponseWriter)
+	if err := errors.Join(control.Flush(), control.SetReadDeadline(time.Now().Add(timeMax))); err != nil {
 		return // the client has disconnected
 	}
-	_, _ = io.Copy(io.Discard, r.Body)
+	_, _ = io.Copy(io.Discard, c.Body)
 }
 
 // Header values of every response. Handlers share them, so they must not change. loadNothing is for a browser that
@@ -109,19 +109,20 @@ var (
 
 // serve finds the route of a request, checks the credential before it reads the body, and calls the function of the
 // route.
-func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
-	if err := rec.checkForwarded(r); err != nil {
+func (h *handler) serve(c *Call) error {
+	if err := c.checkForwarded(); err != nil {
 		return err
 	}
-	if h.origins.preflight(rec, r) {
+	if h.origins.preflight(c) {
 		return nil
 	}
+	r := c.Request
 	if err := h.checkTarget(r); err != nil {
 		return err
 	}
 	if h.guard != nil {
 		if err := h.guard.check(r); err != nil {
-			return h.serveLink(rec, r, err)
+			return h.serveLink(c, err)
 		}
 	}
 	at := h.routes.find(r)
@@ -130,48 +131,48 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	route, ok := at.byMethod[r.Method]
 	if !ok {
-		rec.route = at.first
-		rec.Header().Set("Allow", at.allow)
+		c.route = at.first
+		c.Header().Set("Allow", at.allow)
 		return plant.Errorf(plant.CodeMethodNotAllowed,
 			"method must be %s; got %s", strings.ReplaceAll(at.allow, ", ", " or "), Shorten(r.Method))
 	}
-	rec.route, rec.scope = route, route.required(r)
-	principal, err := rec.authenticated(h.authorize(rec, r, false))
-	h.recordAccess(rec, r, principal, err)
+	c.route, c.scope = route, route.required(r)
+	_, err := c.authenticated(h.authorize(c, false))
+	h.recordAccess(c, err)
 	if err != nil {
 		return err
 	}
-	if rec.scope != 0 {
-		rec.admit(principal)
+	if c.scope != 0 {
+		c.admit()
 		if r.Body == http.NoBody {
-			rec.hasArrived()
+			c.hasArrived()
 		}
 	}
-	if h.slots != nil && (rec.scope != 0 || route.Bulk) {
-		if _, ok := h.slots.Acquire(principal.TokenID); !ok {
+	if h.slots != nil && (c.scope != 0 || route.Bulk) {
+		if _, ok := h.slots.Acquire(c.Principal.TokenID); !ok {
 			return plant.Errorf(plant.CodeTooManyAtOnce,
 				"%d requests with this credential, or without one, are in progress; wait for the end of one", adminAtOnce)
 		}
-		defer h.slots.Release(principal.TokenID)
+		defer h.slots.Release(c.Principal.TokenID)
 	}
-	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
-		rec.protect(principal)
-		defer rec.conn.EndServing()
+	if h.guard != nil && c.scope != 0 && c.conn != nil {
+		c.protect()
+		defer c.conn.EndServing()
 	}
-	if h.quotas != nil && rec.scope != 0 {
-		return h.quotas.handle(rec, r, principal, route.Handle)
+	if h.quotas != nil && c.scope != 0 {
+		return h.quotas.handle(c, route.Handle)
 	}
 	if route.Bulk {
-		leave, err := h.enterBulk(r.Context(), rec, principal)
+		leave, err := h.enterBulk(c)
 		if err != nil {
 			return err
 		}
 		defer leave()
 	}
-	if h.guard != nil && rec.scope != 0 {
-		return h.watched(rec, r, principal)
+	if h.guard != nil && c.scope != 0 {
+		return h.watched(c)
 	}
-	return route.Handle(rec, r, principal)
+	return route.Handle(c)
 }
 
 // checkTarget refuses a request whose target is an absolute URL of another host (RFC 9110 section 7.4).
@@ -185,38 +186,38 @@ func (h *handler) checkTarget(r *http.Request) error {
 }
 
 // fail writes the error response. No other function turns an error into a response.
-func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
+func (h *handler) fail(c *Call, err error) {
 	e := asPlantError(err)
-	rec.code = e.Code
+	c.code = e.Code
 	if e.Code == plant.CodeInternal {
-		rec.cause = err
+		c.cause = err
 	}
-	if h.respondsWithPage(rec, r) {
-		h.browser.ServeError(rec, r, e)
+	if h.respondsWithPage(c) {
+		h.browser.ServeError(c, e)
 		return
 	}
-	writeError(rec, e, rec.scope)
+	c.writeError(e)
 }
 
 // finish responds to a request whose handler panicked, and records every request in the metrics and the log.
-func (h *handler) finish(rec *responseRecorder, r *http.Request) {
+func (h *handler) finish(c *Call) {
 	switch v := recover(); {
 	case v == nil:
 	case v == http.ErrAbortHandler: //nolint:errorlint // net/http compares it in the same way
-		rec.aborted = true
-	case rec.status == 0:
-		h.fail(rec, r, panicError(v))
+		c.aborted = true
+	case c.status == 0:
+		h.fail(c, panicError(v))
 	default:
-		rec.cause = panicError(v)
-		rec.aborted = true // the client has received a part of the response, and must detect the abort
+		c.cause = panicError(v)
+		c.aborted = true // the client has received a part of the response, and must detect the abort
 	}
-	took := time.Since(rec.started)
-	h.count(rec, took)
-	h.logRequest(rec, r, took)
-	if rec.span != nil {
-		h.endSpan(rec, r)
+	took := time.Since(c.started)
+	h.count(c, took)
+	h.logRequest(c, took)
+	if c.span != nil {
+		h.endSpan(c)
 	}
-	if rec.aborted {
+	if c.aborted {
 		panic(http.ErrAbortHandler) // net/http closes the connection
 	}
 }
@@ -224,16 +225,16 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 // panicError returns the error of a panic, with the stack of the calling goroutine.
 func panicError(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
-func (h *handler) count(rec *responseRecorder, took time.Duration) {
-	if rec.status == 0 {
+func (h *handler) count(c *Call, took time.Duration) {
+	if c.status == 0 {
 		return // an abort before the response
 	}
 	route := h.unmatched
-	if rec.route != nil {
-		route = rec.route.metrics
+	if c.route != nil {
+		route = c.route.metrics
 	}
-	route.count(rec.status, took, rec.span)
-	if rec.code != 0 {
-		h.metrics.errors[rec.code].Add(1)
+	route.count(c.status, took, c.span)
+	if c.code != 0 {
+		h.metrics.errors[c.code].Add(1)
 	}
 }

@@ -1,17 +1,15 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/writepath"
 )
 
 // alive responds 200 while the process can respond.
-func alive(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
-	WriteJSON(w, http.StatusOK, []byte(`{"status":"alive"}`+"\n"))
+func alive(c *Call) error {
+	c.WriteJSON(http.StatusOK, []byte(`{"status":"alive"}`+"\n"))
 	return nil
 }
 
@@ -28,21 +26,15 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the
 // store.
 func ready(s *writepath.Store, operator bool) HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return func(c *Call) error {
 		if err := s.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 		}
-		body := []byte(`{"status":"ready"}`)
-		if operator && isVerbose(r) {
+		if operator && isVerbose(c.Request) {
 			d := s.Durability()
-			var err error
-			if body, err = json.Marshal(readiness{
-				"ready", d.Guarantee, append([]string{}, d.Warnings...),
-			}); err != nil {
-				return err
-			}
+			return c.Respond(readiness{"ready", d.Guarantee, append([]string{}, d.Warnings...)})
 		}
-		WriteJSON(w, http.StatusOK, append(body, '\n'))
+		c.WriteJSON(http.StatusOK, []byte(`{"status":"ready"}`+"\n"))
 		return nil
 	}
 }

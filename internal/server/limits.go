@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/limit"
 	"plantstore/internal/plant"
 )
@@ -94,10 +92,8 @@ func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
 
 // handle calls the function of a route if the quotas of the credential allow it. Every response has the fields of
 // draft-ietf-httpapi-ratelimit-headers-11.
-func (q *quotas) handle(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, next HandlerFunc,
-) error {
-	header, key := w.Header(), principal.TokenID
+func (q *quotas) handle(c *Call, next HandlerFunc) error {
+	header, key := c.Header(), c.Principal.TokenID
 	header["Ratelimit-Policy"] = q.policy
 	var state []byte
 	if q.slots != nil {
@@ -123,7 +119,7 @@ func (q *quotas) handle(
 				"nothing was stored because this credential sent more requests than its rate allows; send it again")
 		}
 	}
-	return next(w, r, principal)
+	return next(c)
 }
 
 // wholeSeconds returns a time for Retry-After, rounded up.

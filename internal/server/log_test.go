@@ -259,8 +259,8 @@ func TestLogOfBackgroundRequests(t *testing.T) {
 			s.level = level
 			s.routes = []server.Route{{
 				Method: "GET", Path: "/live", Scope: auth.ScopeMetrics, Background: true,
-				Handle: func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
-					w.WriteHeader(http.StatusOK)
+				Handle: func(c *server.Call) error {
+					c.WriteHeader(http.StatusOK)
 					return nil
 				},
 			}}

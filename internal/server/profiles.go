@@ -35,17 +35,17 @@ var profiles = sync.OnceValue(func() []Route {
 // text and status 500. It extends the write deadline and detects a disconnect.
 func profile(h http.Handler, always bool) HandlerFunc {
 	running := make(chan struct{}, 1) // has an element while a profile is recorded
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		seconds := r.FormValue("seconds")
+	return func(c *Call) error {
+		seconds := c.FormValue("seconds")
 		if seconds == "" && !always {
-			h.ServeHTTP(w, r)
+			h.ServeHTTP(c, c.Request)
 			return nil
 		}
 		const secondsMax = 60
 		if n, err := strconv.Atoi(seconds); seconds != "" && (err != nil || n < 1 || n > secondsMax) {
 			return plant.InvalidQuery("seconds must be an integer from 1 to %d; got %q", secondsMax, Shorten(seconds))
 		}
-		if r.FormValue("debug") != "" {
+		if c.FormValue("debug") != "" {
 			return plant.InvalidQuery("seconds and debug cannot be combined; omit one")
 		}
 		select {
@@ -55,7 +55,7 @@ func profile(h http.Handler, always bool) HandlerFunc {
 			return plant.Errorf(plant.CodeProfileRunning,
 				"the server is recording a profile of this kind already; send the request again when it has ended")
 		}
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(c, c.Request)
 		return nil
 	}
 }

@@ -31,20 +31,20 @@ func startProver(t *testing.T, failures int) prover {
 		s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		s.routes = []server.Route{{
 			Method: "GET", Path: "/prove", Open: true,
-			Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-				_, err := server.AuthenticateBy(w, r, func() (auth.Principal, error) {
+			Handle: func(c *server.Call) error {
+				_, err := c.AuthenticateBy(func() (auth.Principal, error) {
 					p.checking <- struct{}{}
 					select {
 					case err := <-p.results:
 						return auth.Principal{}, err
-					case <-r.Context().Done(): // after a failed test
-						return auth.Principal{}, r.Context().Err()
+					case <-c.Context().Done(): // after a failed test
+						return auth.Principal{}, c.Context().Err()
 					}
 				})
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(w, "ok")
+				_, err = io.WriteString(c, "ok")
 				return err
 			},
 		}}
@@ -137,11 +137,11 @@ func TestWaitingCredentialsAreEvicted(t *testing.T) {
 		s.jwt, s.admins = verify, listen.Limits{Incomplete: 1}
 		s.routes = []server.Route{{
 			Method: "POST", Path: "/sign-in", Open: true,
-			Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-				if _, err := server.ReadForm(w, r); err != nil {
+			Handle: func(c *server.Call) error {
+				if _, err := c.ReadForm(); err != nil {
 					return err
 				}
-				_, err := server.Authenticate(w, r, jwt)
+				_, err := c.Authenticate(jwt)
 				return err
 			},
 		}}

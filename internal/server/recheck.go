@@ -19,24 +19,25 @@ const checkEvery = 500 * time.Millisecond
 // watched calls the function of a route, and ends the request when the credential is no longer valid: it cancels the
 // context with a *plant.Error as the cause, and ends a response that has begun. Any route of the admin listener with a
 // scope may scan the store or wait for its client.
-func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth.Principal) error {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	rec.ending = &ending{control: http.NewResponseController(rec.ResponseWriter)}
+func (h *handler) watched(c *Call) error {
+	ctx, cancel := context.WithCancelCause(c.Context())
+	c.Request = c.WithContext(ctx)
+	c.ending = &ending{control: http.NewResponseController(c.ResponseWriter)}
 	var watching sync.WaitGroup
-	watching.Go(func() { h.watch(ctx, cancel, rec, r, principal) }) // ends with ctx
+	watching.Go(func() { h.watch(ctx, cancel, c) }) // ends with ctx
 	defer watching.Wait()
 	defer cancel(nil)
-	err := rec.route.Handle(rec, r.WithContext(ctx), principal)
+	err := c.route.Handle(c)
 	cancel(nil)
-	watching.Wait() // then it does not use rec
-	cause := rec.ending.cause
+	watching.Wait() // then it does not use c
+	cause := c.ending.cause
 	if cause == nil {
 		return err
 	}
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	rec.code = cause.Code
+	reads := c.Method == http.MethodGet || c.Method == http.MethodHead
+	c.code = cause.Code
 	switch {
-	case rec.ending.cut, reads && rec.status != 0:
+	case c.ending.cut, reads && c.status != 0:
 		panic(http.ErrAbortHandler) // the client must notice that the response is incomplete
 	case reads:
 		return cause
@@ -45,9 +46,7 @@ func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth
 }
 
 // watch checks the credential of a request until ctx ends.
-func (h *handler) watch(
-	ctx context.Context, cancel context.CancelCauseFunc, rec *responseRecorder, r *http.Request, principal auth.Principal,
-) {
+func (h *handler) watch(ctx context.Context, cancel context.CancelCauseFunc, c *Call) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for {
@@ -56,30 +55,32 @@ func (h *handler) watch(
 			return
 		case <-tick.C:
 		}
-		_, err := h.authorize(rec, r.WithContext(ctx), true)
+		_, err := h.authorize(c, true)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
 		reason, cause := asPlantError(err).Message, credentialEnded(err)
 		if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
-			rec.reason, reason = invalid.Reason, invalid.Reason
+			c.reason, reason = invalid.Reason, invalid.Reason
 		}
 		h.audit.Collect(audit.Event{
-			Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
-			Details: []audit.Detail{{Key: "reason", Value: reason}, {Key: "request", Value: r.Method + " " + rec.route.Path}},
+			Time: time.Now(), Action: audit.RequestEnded, Origin: c.Origin(),
+			Details: []audit.Detail{
+				{Key: "reason", Value: reason}, {Key: "request", Value: c.Method + " " + c.route.Path},
+			},
 		})
-		rec.ending.end(cause)
+		c.ending.end(cause)
 		cancel(cause)
 		return
 	}
 }
 
 // checkArrived checks the credential of a request again if its body took long to arrive.
-func (rec *responseRecorder) checkArrived(r *http.Request) error {
-	if time.Since(rec.started) < checkEvery || rec.route == nil {
+func (c *Call) checkArrived() error {
+	if time.Since(c.started) < checkEvery || c.route == nil {
 		return nil
 	}
-	if _, err := rec.handler.authorize(rec, r, true); err != nil {
+	if _, err := c.handler.authorize(c, true); err != nil {
 		return credentialEnded(err)
 	}
 	return nil

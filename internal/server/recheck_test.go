@@ -35,17 +35,17 @@ func startWatched(
 		return nil
 	}, slog.New(slog.DiscardHandler))
 	running = make(chan struct{}, 10)
-	wait := func(_ http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	wait := func(c *server.Call) error {
 		running <- struct{}{}
-		<-r.Context().Done()
+		<-c.Context().Done()
 		return context.Canceled // as of a read of the store
 	}
-	stream := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+	stream := func(c *server.Call) error {
 		running <- struct{}{}
 		for {
-			err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
+			err := http.NewResponseController(c).SetWriteDeadline(time.Now().Add(time.Hour))
 			if err == nil {
-				_, err = io.WriteString(w, strings.Repeat("x", 64<<10))
+				_, err = io.WriteString(c, strings.Repeat("x", 64<<10))
 			}
 			if err != nil {
 				running <- struct{}{}

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -10,12 +13,24 @@ import (
 )
 
 // WriteJSON writes a response whose whole body, in JSON, is ready. The body ends with a newline.
-func WriteJSON(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
+func (c *Call) WriteJSON(status int, body []byte) {
+	h := c.Header()
 	h["Content-Type"] = contentTypeJSON
 	h["Content-Length"] = length(len(body))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails if the client has disconnected
+	c.WriteHeader(status)
+	_, _ = c.Write(body) // fails if the client has disconnected
+}
+
+// Respond writes a response with a value as JSON.
+func (c *Call) Respond(value any) error {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // the canonical text of an audit entry stays as it is
+	if err := e.Encode(value); err != nil {
+		return fmt.Errorf("encode the response: %w", err)
+	}
+	c.WriteJSON(http.StatusOK, body.Bytes())
+	return nil
 }
 
 // contentTypeJSON is a header value. Handlers share it, so it must not change.
@@ -58,11 +73,11 @@ func asPlantError(err error) *plant.Error {
 const retryAfterSeconds = "1"
 
 // writeError writes an error response with the headers of its status and code.
-func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
-	h := w.Header()
+func (c *Call) writeError(e *plant.Error) {
+	h := c.Header()
 	switch e.Code {
 	case plant.CodeCredentialMissing, plant.CodeCredentialInvalid, plant.CodeAuthMalformed, plant.CodeScopeMissing:
-		h["Www-Authenticate"] = []string{challenge(e, scope)}
+		h["Www-Authenticate"] = []string{challenge(e, c.scope)}
 	case plant.CodeRequestTimeout:
 		h["Connection"] = []string{"close"} // RFC 9110 section 15.5.9
 	case plant.CodeMediaType:
@@ -74,7 +89,7 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	if h["Retry-After"] == nil && (status == http.StatusTooManyRequests || status >= http.StatusInternalServerError) {
 		h["Retry-After"] = []string{retryAfterSeconds}
 	}
-	WriteJSON(w, status, AppendError(nil, e))
+	c.WriteJSON(status, AppendError(nil, e))
 }
 
 // challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no error code if the request has no

@@ -13,15 +13,14 @@ import (
 	"plantstore/internal/auth"
 )
 
-// HandlerFunc writes the response to a request. principal is the zero value if the request requires no credential. If
-// the function returns an error, it has written nothing, and handler.fail writes the response: a *plant.Error as it is,
-// and any other error as 50001, with its text in the log.
-type HandlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
+// HandlerFunc writes the response to a request. If it returns an error, it has written nothing, and handler.fail writes
+// the response: a *plant.Error as it is, and any other error as 50001, with its text in the log.
+type HandlerFunc func(*Call) error
 
 // fromHandler returns the HandlerFunc that calls an http.Handler.
 func fromHandler(h http.Handler) HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		h.ServeHTTP(w, r)
+	return func(c *Call) error {
+		h.ServeHTTP(c, c.Request)
 		return nil
 	}
 }

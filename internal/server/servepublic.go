@@ -10,23 +10,19 @@ import (
 	"plantstore/internal/listen"
 )
 
-// PublicDocument returns the API document of the public listener. w is the writer of a HandlerFunc of the admin
-// listener. The caller must not change the document.
-func PublicDocument(w http.ResponseWriter) *apidoc.Document {
-	return w.(*responseRecorder).handler.public.routes.document
-}
+// PublicDocument returns the API document of the public listener, for a request of the admin listener. The caller must
+// not change the document.
+func (c *Call) PublicDocument() *apidoc.Document { return c.handler.public.routes.document }
 
-// ServePublic handles a request as the public listener does, with its checks, limits, log line and metrics, and returns
-// the response. w and r are the arguments of a HandlerFunc of the admin listener; the request comes from the client of
-// r. Its URL has no host, as in a server.
-func ServePublic(w http.ResponseWriter, r, request *http.Request) *Trial {
-	public := w.(*responseRecorder).handler.public
-	// The connection of r belongs to the admin listener.
-	ctx := context.WithValue(r.Context(), connKey{}, (*listen.Conn)(nil))
+// ServePublic handles a request of the client as the public listener does, with its checks, limits, log line and
+// metrics, and returns the response. The URL of the request has no host, as in a server.
+func (c *Call) ServePublic(request *http.Request) *Trial {
+	// The connection of the client belongs to the admin listener.
+	ctx := context.WithValue(c.Context(), connKey{}, (*listen.Conn)(nil))
 	request = request.WithContext(ctx)
-	request.RemoteAddr = r.RemoteAddr
+	request.RemoteAddr = c.RemoteAddr
 	t := &Trial{header: http.Header{}}
-	public.ServeHTTP(t, request)
+	c.handler.public.ServeHTTP(t, request)
 	return t
 }
 

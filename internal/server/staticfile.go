@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"plantstore/internal/auth"
 )
 
 // filePolicy is the Content-Security-Policy of the page of the API document and of its files: style sheets and images
@@ -25,26 +23,26 @@ func StaticFile(contentType string, content []byte) HandlerFunc {
 	_, _ = w.Write(content)
 	_ = w.Close()
 	tag := fmt.Sprintf("%x", sha256.Sum256(content))[:16]
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		h := w.Header()
+	return func(c *Call) error {
+		h := c.Header()
 		h.Set("Content-Security-Policy", filePolicy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache") // revalidate: another version of the program has the same paths
 		h.Add("Vary", "Accept-Encoding")   // CORS may have set Origin
 		body, etag := content, `"`+tag+`"`
-		if acceptsGzip(r.Header) {
+		if acceptsGzip(c.Request.Header) {
 			body, etag = zipped.Bytes(), `"`+tag+`-gzip"` // RFC 9110 section 8.8.3.3: one tag per coding
 			h.Set("Content-Encoding", "gzip")
 		}
 		h.Set("ETag", etag)
-		if strings.Contains(r.Header.Get("If-None-Match"), etag) {
+		if strings.Contains(c.Request.Header.Get("If-None-Match"), etag) {
 			h.Del("Content-Encoding")
-			w.WriteHeader(http.StatusNotModified)
+			c.WriteHeader(http.StatusNotModified)
 			return nil
 		}
 		h.Set("Content-Type", contentType)
 		h.Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // fails if the client has disconnected
+		_, _ = c.Write(body) // fails if the client has disconnected
 		return nil
 	}
 }

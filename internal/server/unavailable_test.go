@@ -304,19 +304,19 @@ func TestDefects(t *testing.T) {
 	config := h.config
 	config.Log = log.logger()
 	l := h.listen("test", config.Log, prometheus.NewRegistry(), listen.Limits{})
-	h.run(server.NewServer(config, map[string]func(http.ResponseWriter, *http.Request) error{
-		"/panic": func(http.ResponseWriter, *http.Request) error { panic("the cause") },
-		"/nil":   func(_ http.ResponseWriter, r *http.Request) error { return r.Context().Value("none").(error) },
-		"/error": func(http.ResponseWriter, *http.Request) error { return errors.New("the cause") },
-		"/halfway": func(w http.ResponseWriter, _ *http.Request) error {
-			_, _ = w.Write([]byte("the first half"))
+	h.run(server.NewServer(config, map[string]server.HandlerFunc{
+		"/panic": func(*server.Call) error { panic("the cause") },
+		"/nil":   func(c *server.Call) error { return c.Context().Value("none").(error) },
+		"/error": func(*server.Call) error { return errors.New("the cause") },
+		"/halfway": func(c *server.Call) error {
+			_, _ = c.Write([]byte("the first half"))
 			panic("the cause")
 		},
-		"/part": func(w http.ResponseWriter, _ *http.Request) error {
-			_, _ = w.Write([]byte("plant"))
+		"/part": func(c *server.Call) error {
+			_, _ = c.Write([]byte("plant"))
 			panic(http.ErrAbortHandler)
 		},
-		"/abort": func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+		"/abort": func(*server.Call) error { panic(http.ErrAbortHandler) },
 	}), l)
 	for _, row := range []struct{ path, cause string }{
 		{"/panic", "panic: the cause\ngoroutine "}, {"/nil", "panic: interface conversion: "}, {"/error", "the cause"},

@@ -17,7 +17,7 @@ import (
 // Upload is the body of a request that is too large for the memory and for Limits.RequestTimeout. One goroutine may
 // call Read. The other methods are safe for concurrent use.
 type Upload struct {
-	recorder *responseRecorder
+	call     *Call
 	body     io.ReadCloser
 	control  *http.ResponseController
 	limits   UploadLimits
@@ -34,17 +34,15 @@ type UploadLimits struct {
 	Idle  time.Duration // in which each part must arrive
 }
 
-// NewUpload returns the body of a request. w and r are the arguments of a HandlerFunc, which calls End before it
-// responds. The error is a *plant.Error: the body is too large by its Content-Length, or has a Content-Encoding.
-func NewUpload(w http.ResponseWriter, r *http.Request, l UploadLimits) (*Upload, error) {
-	if err := checkCoding(r.Header); err != nil {
+// NewUpload returns the body of the request. The caller calls End before it responds. The error is a *plant.Error: the
+// body is too large by its Content-Length, or has a Content-Encoding.
+func (c *Call) NewUpload(l UploadLimits) (*Upload, error) {
+	if err := checkCoding(c.Request.Header); err != nil {
 		return nil, err
 	}
-	u := &Upload{
-		recorder: w.(*responseRecorder), body: r.Body, control: http.NewResponseController(w), limits: l,
-	}
-	if r.ContentLength > l.Bytes {
-		w.Header().Set("Connection", "close") // the body is unread
+	u := &Upload{call: c, body: c.Body, control: http.NewResponseController(c), limits: l}
+	if c.ContentLength > l.Bytes {
+		c.Header().Set("Connection", "close") // the body is unread
 		return nil, u.tooLarge()
 	}
 	return u, nil
@@ -135,7 +133,7 @@ func (u *Upload) readError(err error) error {
 	defer u.mu.Unlock()
 	switch {
 	case errors.Is(err, io.EOF):
-		u.recorder.hasArrived()
+		u.call.hasArrived()
 		if u.ended == nil { // otherwise net/http's read may have ended already, so End closes the connection
 			u.whole = true
 			// net/http detects a disconnect by a read, which must not time out.
@@ -160,7 +158,7 @@ func (u *Upload) End() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.whole {
-		u.recorder.Header().Set("Connection", "close")
+		u.call.Header().Set("Connection", "close")
 	}
 	_ = u.control.SetWriteDeadline(time.Now().Add(responseTimeMax)) // fails if the client has disconnected
 }

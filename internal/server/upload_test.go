@@ -55,7 +55,7 @@ func receive(t *testing.T, handler http.HandlerFunc) *http.Client {
 // upload is for the handler of a request.
 func upload(t *testing.T, w http.ResponseWriter, r *http.Request) *server.Upload {
 	t.Helper()
-	u, err := server.NewUpload(server.Recorded(w), r, server.UploadLimits{Bytes: 1 << 20, Idle: wait})
+	u, err := (&server.Call{Request: r, ResponseWriter: w}).NewUpload(server.UploadLimits{Bytes: 1 << 20, Idle: wait})
 	if err != nil {
 		t.Error(err)
 	}
