@@ -51,7 +51,7 @@ it, compares it with its manifest, and removes it from the server.`,
 				return err
 			}
 			if p.server.URL != "" {
-				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
+				return p.withServer(cmd, func(ctx context.Context, r *remote.Client) error {
 					return p.backupServer(ctx, r, args[0], o)
 				})
 			}

@@ -15,7 +15,7 @@ import (
 
 // backupServer makes a backup on a server, downloads it to a file or to standard output, and removes it from the
 // server.
-func (p *program) backupServer(ctx context.Context, r *remote.Server, to string, o *backupOptions) error {
+func (p *program) backupServer(ctx context.Context, r *remote.Client, to string, o *backupOptions) error {
 	if to != terminal.StreamName {
 		if _, err := config.FilePath(to); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 	err = p.download(ctx, r, job, to, progress)
 	progress.End()
 	if err == nil {
-		err = p.reportBackup(to, *job.Manifest, o)
+		err = p.reportBackup(to, job.Manifest, o)
 	}
 	if err != nil {
 		progress.Line("the server keeps the backup " + job.Backup)
@@ -50,7 +50,7 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 
 // download downloads the backup of a job to standard output, or to a file with its manifest.
 func (p *program) download(
-	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, progress *terminal.Progress,
+	ctx context.Context, r *remote.Client, job admin.BackupJob, to string, progress *terminal.Progress,
 ) (err error) {
 	shown := backupfile.Progress(func(done, all int64) { progress.Part(all+done, 2*all) }).Writer(job.Manifest.Bytes)
 	if to == terminal.StreamName {

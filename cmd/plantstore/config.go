@@ -35,7 +35,7 @@ wait for a restart of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.server.URL != "" {
-				return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error {
+				return p.withServer(cmd, func(ctx context.Context, r *remote.Client) error {
 					list, err := r.Settings(ctx)
 					if err != nil {
 						return err

@@ -26,14 +26,14 @@ type operations interface {
 	Credentials(ctx context.Context, q admin.CredentialQuery) (admin.CredentialPage, error)
 	Mint(ctx context.Context, n admin.NewToken, by audit.Origin) (admin.Minted, error)
 	Rotate(ctx context.Context, r admin.Rotation, by audit.Origin) (admin.Minted, error)
-	Revoke(ctx context.Context, r admin.Revocation, by audit.Origin) ([]admin.Credential, error)
+	Revoke(ctx context.Context, r admin.Revocation, by audit.Origin) (admin.Revoked, error)
 
 	Audit(ctx context.Context, q admin.AuditQuery) (admin.AuditPage, error)
 	VerifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error)
 
 	DeadLetters(ctx context.Context, q admin.ListQuery) (admin.DeadLetterPage, error)
-	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
-	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
+	RetryDead(ctx context.Context, d admin.DeadSelection, by audit.Origin) (admin.DeadLettersChanged, error)
+	DropDead(ctx context.Context, d admin.DeadSelection, by audit.Origin) (admin.DeadLettersChanged, error)
 }
 
 // operate runs do on the store of the settings or, with --server, on a running server.
@@ -41,7 +41,7 @@ func (p *program) operate(
 	cmd *cobra.Command, o serve.EngineOptions, do func(context.Context, operations) error,
 ) error {
 	if p.server.URL != "" {
-		return p.withServer(cmd, func(ctx context.Context, r *remote.Server) error { return do(ctx, r) })
+		return p.withServer(cmd, func(ctx context.Context, r *remote.Client) error { return do(ctx, r) })
 	}
 	return p.withStore(cmd, o, func(ctx context.Context, engine serve.Engine) error {
 		service, err := admin.New(admin.Config{
@@ -58,7 +58,7 @@ func (p *program) operate(
 }
 
 // withServer runs do on the server of the flags.
-func (p *program) withServer(cmd *cobra.Command, do func(context.Context, *remote.Server) error) error {
+func (p *program) withServer(cmd *cobra.Command, do func(context.Context, *remote.Client) error) error {
 	return p.withSettings(cmd, func(ctx context.Context) error {
 		token := p.env.Vars[config.TokenVariable]
 		if p.server.Token != "" {

@@ -19,15 +19,18 @@ import (
 
 // revocation is the input of token revoke.
 type revocation struct {
-	file             string // with the secret
-	admin.Revocation        // an empty issuer means the issuer of the settings
+	admin.Revocation
+
+	file       string // with the secret
+	id         int64
+	identifier string // of a subject or a JWT
 }
 
 func (r *revocation) bind(f *pflag.FlagSet) {
-	f.Int64Var(&r.Tokens.ID, "id", 0, "revoke the token with this `id`")
+	f.Int64Var(&r.id, "id", 0, "revoke the token with this `id`")
 	f.StringVar(&r.file, "token-file", "", "read the secret from this `file`; - is standard input")
-	f.StringVar(&r.Identifier, "subject", "", "revoke the JWTs of this `subject` that were issued until now")
-	f.StringVar(&r.Identifier, "jwt-id", "", "revoke the JWT with this `jti`")
+	f.StringVar(&r.identifier, "subject", "", "revoke the JWTs of this `subject` that were issued until now")
+	f.StringVar(&r.identifier, "jwt-id", "", "revoke the JWT with this `jti`")
 }
 
 // read reads the flags, the argument and the secret.
@@ -44,18 +47,19 @@ func (r *revocation) read(p *program, cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && args[0] == "":
 		return config.Usagef("the name is empty; give the name of a token, --id or --token-file")
 	case len(args) == 1:
-		r.Tokens.Name = args[0]
+		r.Name = &args[0]
 		return refuseSecret(args[0])
-	case cmd.Flags().Changed("id") && r.Tokens.ID < 1:
-		return config.Usagef("id: %d is out of range; see plantstore token list", r.Tokens.ID)
+	case cmd.Flags().Changed("id") && r.id < 1:
+		return config.Usagef("id: %d is out of range; see plantstore token list", r.id)
 	case cmd.Flags().Changed("id"):
+		r.ID = &r.id
 		return nil
 	case cmd.Flags().Changed("subject"):
-		r.Kind = auth.KindSubject
-		return checkIdentifier("subject", r.Identifier)
+		r.Subject = &r.identifier
+		return checkIdentifier("subject", r.identifier)
 	case cmd.Flags().Changed("jwt-id"):
-		r.Kind = auth.KindJWT
-		return checkIdentifier("jwt-id", r.Identifier)
+		r.JWTID = &r.identifier
+		return checkIdentifier("jwt-id", r.identifier)
 	}
 	return r.readSecret(p, cmd)
 }
@@ -85,8 +89,8 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	}
 	secret = strings.TrimSpace(secret)
 	if auth.LooksLikeJWT(secret) {
-		r.Kind = auth.KindJWT
-		if r.Issuer, r.Identifier, err = oidc.IDs(secret); err != nil {
+		r.JWTID = &r.identifier
+		if r.Issuer, r.identifier, err = oidc.IDs(secret); err != nil {
 			return fmt.Errorf("revoke the JWT: %w", err)
 		}
 		return nil
@@ -94,19 +98,20 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	if !auth.WellFormed(secret) {
 		return errors.New("the secret is incomplete; a secret begins with pst_ and has 53 characters")
 	}
-	r.Tokens.Hash = auth.HashOf(secret)
+	r.SecretSHA256 = new(auth.HashOf(secret))
 	return nil
 }
 
 // revoke returns the revoked credentials by ascending id. A remote server has an issuer of its own.
 func (p *program) revoke(ctx context.Context, o operations, r admin.Revocation) ([]admin.Credential, error) {
-	if r.Kind != auth.KindToken {
+	if r.Subject != nil || r.JWTID != nil {
 		r.Issuer = cmp.Or(r.Issuer, p.settings.OIDC.Issuer)
 		if r.Issuer == "" && p.server.URL == "" {
 			return nil, config.Usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
 		}
 	}
-	return o.Revoke(ctx, r, p.operator())
+	revoked, err := o.Revoke(ctx, r, p.operator())
+	return revoked.Credentials, err
 }
 
 // warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts

@@ -31,15 +31,14 @@ digits and ._-@:/+, a letter or digit first.`,
 			if err := checkNewName(args[0]); err != nil {
 				return err
 			}
-			if noExpiry {
-				if cmd.Flags().Changed("expires") {
-					return config.Usagef("give --expires or --no-expiry, not both")
-				}
-				expires = 0
+			n := admin.NewToken{Name: args[0], Scopes: scopes, NoExpiry: noExpiry}
+			if cmd.Flags().Changed("expires") {
+				n.ExpiresIn = admin.Seconds(expires)
 			}
-			n := admin.NewToken{Name: args[0], Lifetime: expires}
-			var err error
-			if n.Scopes, err = grantScopes(scopes); err != nil {
+			if noExpiry && n.ExpiresIn != nil {
+				return config.Usagef("give --expires or --no-expiry, not both")
+			}
+			if err := checkScopes(scopes); err != nil {
 				return err
 			}
 			return p.operate(cmd, creating(create), func(ctx context.Context, o operations) error {
@@ -58,17 +57,17 @@ digits and ._-@:/+, a letter or digit first.`,
 	return cmd
 }
 
-// grantScopes returns the scopes of a new token.
-func grantScopes(names []string) (auth.Scopes, error) {
+// checkScopes returns a usage error if a new token cannot have scopes.
+func checkScopes(names []string) error {
 	scopes, err := auth.ParseScopes(strings.Join(names, " "))
 	switch {
 	case err != nil || !auth.Grantable.Has(scopes):
-		return 0, config.Usagef("scope: %q is not available; use %s", strings.Join(names, ","),
+		return config.Usagef("scope: %q is not available; use %s", strings.Join(names, ","),
 			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	case scopes == 0:
-		return 0, config.Usagef("scope: a token needs a scope; omit --scope for %s", auth.ScopeCreate)
+		return config.Usagef("scope: a token needs a scope; omit --scope for %s", auth.ScopeCreate)
 	}
-	return scopes, nil
+	return nil
 }
 
 // checkNewName returns a usage error if a new token cannot have a name.

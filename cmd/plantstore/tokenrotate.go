@@ -29,7 +29,10 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			if err := refuseSecret(args[0]); err != nil {
 				return err
 			}
-			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
+			r := admin.Rotation{Name: args[0], Overlap: admin.Seconds(overlap)}
+			if cmd.Flags().Changed("expires") {
+				r.ExpiresIn = admin.Seconds(expires)
+			}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 				m, err := p.mint(ctx, out, func() (admin.Minted, error) { return o.Rotate(ctx, r, p.operator()) })
 				if err == nil {

@@ -11,7 +11,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
@@ -91,28 +90,30 @@ func newWebhookDrop(p *program) *cobra.Command {
 }
 
 // deadChange is operations.RetryDead or operations.DropDead.
-type deadChange func(operations, context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error)
+type deadChange func(operations, context.Context, admin.DeadSelection, audit.Origin) (admin.DeadLettersChanged, error)
 
 // newDeadCommand returns a command that changes the dead letters that its flags select. done is the format of its
 // output.
 func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command {
-	var selector store.DeadSelector
-	var plantID int64
-	var all bool
+	var d admin.DeadSelection
+	var webhookID, plantID int64
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("plant") {
-				selector.Plant = &plantID
+			if cmd.Flags().Changed("webhook") {
+				d.WebhookID = &webhookID
 			}
-			switch webhook := cmd.Flags().Changed("webhook"); {
-			case all == (webhook || selector.Plant != nil):
+			if cmd.Flags().Changed("plant") {
+				d.PlantID = &plantID
+			}
+			switch {
+			case d.All == (d.WebhookID != nil || d.PlantID != nil):
 				return config.Usagef("give --webhook, --plant or both, or --all alone")
-			case webhook && selector.Webhook < 1:
-				return config.Usagef("webhook: %d is not the id of a webhook; see plantstore webhook list", selector.Webhook)
+			case d.WebhookID != nil && webhookID < 1:
+				return config.Usagef("webhook: %d is not the id of a webhook; see plantstore webhook list", webhookID)
 			}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
-				n, err := change.repeat(ctx, o, selector, p.operator())
+				n, err := change.repeat(ctx, o, d, p.operator())
 				if err != nil {
 					return err
 				}
@@ -122,9 +123,9 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 	}
 	p.bindStoreOrServer(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print the number as a JSON object")
-	cmd.Flags().Int64Var(&selector.Webhook, "webhook", 0, "dead letters of the webhook with this `ID`")
+	cmd.Flags().Int64Var(&webhookID, "webhook", 0, "dead letters of the webhook with this `ID`")
 	cmd.Flags().Var(config.ID(&plantID), "plant", "dead letters of the plant with this `ID`")
-	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
+	cmd.Flags().BoolVar(&d.All, "all", false, "all dead letters")
 	return cmd
 }
 
@@ -135,10 +136,10 @@ type deadCount struct {
 
 // repeat changes dead letters until none is left, and returns their number.
 func (change deadChange) repeat(
-	ctx context.Context, o operations, selector store.DeadSelector, by audit.Origin,
+	ctx context.Context, o operations, d admin.DeadSelection, by audit.Origin,
 ) (changed int64, err error) {
 	for more := true; more; {
-		result, err := change(o, ctx, selector, by)
+		result, err := change(o, ctx, d, by)
 		changed += result.DeadLetters
 		if err != nil && changed > 0 {
 			err = fmt.Errorf("%d dead letters were changed; then: %w", changed, err)
@@ -148,7 +149,7 @@ func (change deadChange) repeat(
 		}
 		more = result.More
 	}
-	if changed == 0 && selector != (store.DeadSelector{}) {
+	if changed == 0 && !d.All {
 		return 0, errors.New("no such dead letter of an address in the settings of a server; see plantstore webhook list")
 	}
 	return changed, nil

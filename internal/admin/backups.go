@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
-	"plantstore/internal/sqlite/backupfile"
 )
 
 // BackupPage is a page of backups, the newest first.
@@ -52,56 +51,23 @@ func newBackupRecord(b backup.Backup) BackupRecord {
 	return r
 }
 
-// BackupJob is a job of the backup service, in the form of the API.
-type BackupJob struct {
-	ID        int64     `json:"id"`
-	Kind      string    `json:"kind"` // backup, verify or drill
-	Backup    string    `json:"backup"`
-	State     string    `json:"state"`        // one of the states below
-	By        string    `json:"by,omitempty"` // name of the actor
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at,omitzero"`
-	Step      string    `json:"step,omitempty"` // see backup.Job
-	Done      int64     `json:"done"`           // of the step
-	All       int64     `json:"all"`            // 0: unknown
-	Faults    []string  `json:"faults,omitempty"`
-	Error     string    `json:"error,omitempty"` // why the job failed
+// BackupJob is a job of the backup service.
+type BackupJob = backup.Job
 
-	Manifest *backupfile.Manifest `json:"manifest,omitempty"` // nil until it is known
-}
-
-// The states of a job.
+// The states of a job of the backup service, and of an import.
 const (
-	JobRunning  = "running"
-	JobComplete = "complete"
-	JobFailed   = "failed"
+	JobRunning  = backup.JobRunning
+	JobComplete = backup.JobComplete
+	JobFailed   = backup.JobFailed
 )
 
-func newBackupJob(j backup.Job) BackupJob {
-	job := BackupJob{
-		ID: j.ID, Kind: string(j.Kind), Backup: j.Backup, State: JobRunning,
-		By:        cmp.Or(j.By.Actor.Name, j.By.Actor.ID),
-		StartedAt: j.Started.UTC(), Step: j.Step, Done: j.Done, All: j.All, Faults: j.Faults,
-	}
-	if !j.Ended.IsZero() {
-		job.State, job.EndedAt = JobComplete, j.Ended.UTC()
-	}
-	if j.Err != nil {
-		job.State, job.Error = JobFailed, j.Err.Error()
-	}
-	if j.Manifest.Store != "" {
-		job.Manifest = &j.Manifest
-	}
-	return job
-}
-
 // BackupSchedule is when and where the server makes backups.
-type BackupSchedule backup.Schedule
+type BackupSchedule = backup.Schedule
 
 // BackupSchedule returns the schedule of the backups; the zero value if the server makes none.
 func (s *Service) BackupSchedule() (schedule BackupSchedule) {
 	if s.config.Backups != nil {
-		schedule = BackupSchedule(s.config.Backups.Schedule())
+		schedule = s.config.Backups.Schedule()
 	}
 	return schedule
 }
@@ -213,27 +179,26 @@ func (s *Service) FindBackup(ctx context.Context, name string) (BackupRecord, er
 
 // StartBackup starts a manual backup.
 func (s *Service) StartBackup(ctx context.Context, by audit.Origin) (BackupJob, error) {
-	return s.job(ctx, func(context.Context) (backup.Job, error) { return s.config.Backups.MakeBackup(by) })
+	return withBackups(ctx, s, func(context.Context) (BackupJob, error) { return s.config.Backups.MakeBackup(by) })
 }
 
 // VerifyBackup starts a verification of a backup.
 func (s *Service) VerifyBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.job(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Verify(ctx, name, by) })
+	return withBackups(ctx, s, func(ctx context.Context) (BackupJob, error) {
+		return s.config.Backups.Verify(ctx, name, by)
+	})
 }
 
 // DrillBackup starts a drill with a backup.
 func (s *Service) DrillBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.job(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Drill(ctx, name, by) })
+	return withBackups(ctx, s, func(ctx context.Context) (BackupJob, error) {
+		return s.config.Backups.Drill(ctx, name, by)
+	})
 }
 
 // BackupJob returns a job.
 func (s *Service) BackupJob(ctx context.Context, id int64) (BackupJob, error) {
-	return s.job(ctx, func(context.Context) (backup.Job, error) { return s.config.Backups.Job(id) })
-}
-
-func (s *Service) job(ctx context.Context, do func(context.Context) (backup.Job, error)) (BackupJob, error) {
-	j, err := withBackups(ctx, s, do)
-	return newBackupJob(j), err
+	return withBackups(ctx, s, func(context.Context) (BackupJob, error) { return s.config.Backups.Job(id) })
 }
 
 // BackupJobs returns the last jobs, the newest first.
@@ -241,21 +206,16 @@ func (s *Service) BackupJobs() ([]BackupJob, error) {
 	if s.config.Backups == nil {
 		return nil, errBackupsOff
 	}
-	jobs := []BackupJob{}
-	for _, j := range s.config.Backups.Jobs() {
-		jobs = append(jobs, newBackupJob(j))
-	}
-	return jobs, nil
+	return s.config.Backups.Jobs(), nil
 }
 
 // BackupLoss is what cannot be restored without a backup.
-type BackupLoss backup.Loss
+type BackupLoss = backup.Loss
 
 // BackupLoss returns what cannot be restored without a backup.
 func (s *Service) BackupLoss(ctx context.Context, name string) (BackupLoss, error) {
 	return withBackups(ctx, s, func(ctx context.Context) (BackupLoss, error) {
-		loss, err := s.config.Backups.Loss(ctx, name)
-		return BackupLoss(loss), err
+		return s.config.Backups.Loss(ctx, name)
 	})
 }
 

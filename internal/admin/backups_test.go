@@ -39,7 +39,7 @@ func backedUp(t *testing.T) (service *admin.Service, name, destination string) {
 	for deadline := time.Now().Add(wait); err == nil && job.Ended.IsZero() && time.Now().Before(deadline); {
 		job, err = makes.Job(job.ID)
 	}
-	if err != nil || job.Err != nil || job.Ended.IsZero() {
+	if err != nil || job.Error != "" || job.Ended.IsZero() {
 		t.Fatalf("got %+v, %v", job, err)
 	}
 	// It has not read the store yet, which the end of a context would prevent.

@@ -105,18 +105,34 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	return page, nil
 }
 
-// NewToken describes a token to create.
+// NewToken describes a token to create, in the form of the API.
 type NewToken struct {
-	Name     string // see auth.CheckName
-	Scopes   auth.Scopes
-	Lifetime time.Duration // 0: no expiry
+	Name      string   `json:"name"` // see auth.CheckName
+	Scopes    []string `json:"scopes"`
+	ExpiresIn *int64   `json:"expires_in,omitempty"` // seconds; nil: auth.DefaultLifetime, or no expiry with NoExpiry
+	NoExpiry  bool     `json:"no_expiry,omitempty"`
 }
 
-// Rotation describes the replacement of a token by a new one of its name and scopes.
+// Rotation describes the replacement of a token by a new one of its name and scopes, in the form of the API.
 type Rotation struct {
-	Name     string
-	Overlap  time.Duration // for which the old token stays valid
-	Lifetime time.Duration // of the new token; 0: as long as the old token's
+	Name      string `json:"name"`
+	Overlap   *int64 `json:"overlap,omitempty"`    // seconds for which the old token stays valid; nil: a day
+	ExpiresIn *int64 `json:"expires_in,omitempty"` // seconds; nil: the lifetime of the old token
+}
+
+// Seconds returns a length of time as the API has it, rounded up.
+func Seconds(d time.Duration) *int64 { return new(int64((d + time.Second - 1) / time.Second)) }
+
+// ofSeconds returns the length of time of a member of the API; without is for an absent member.
+func ofSeconds(name string, n *int64, least int64, without time.Duration) (time.Duration, error) {
+	const most = int64(LifetimeMax / time.Second)
+	switch {
+	case n == nil:
+		return without, nil
+	case *n < least || *n > most:
+		return 0, plant.InvalidInput("%s must be a number of seconds from %d to %d; got %d", name, least, most, *n)
+	}
+	return time.Duration(*n) * time.Second, nil
 }
 
 // Minted is a new token. Only this value contains the secret.
@@ -130,44 +146,76 @@ type Minted struct {
 // LifetimeMax is the longest lifetime and overlap of a token.
 const LifetimeMax = 36500 * 24 * time.Hour
 
-// Revocation selects tokens, or a subject or JWT of an issuer, to revoke.
+// Revocation selects the credentials to revoke, in the form of the API: one of the fields, and the issuer only with the
+// last two.
 type Revocation struct {
-	Tokens             store.Selector // used if Kind is auth.KindToken
-	Kind               auth.Kind
-	Issuer, Identifier string // of a subject or a JWT
+	ID           *int64     `json:"id,omitempty"`            // of a token
+	Name         *string    `json:"name,omitempty"`          // of all tokens with this name
+	SecretSHA256 *auth.Hash `json:"secret_sha256,omitempty"` // of a token
+	Subject      *string    `json:"subject,omitempty"`
+	JWTID        *string    `json:"jwt_id,omitempty"`
+	Issuer       string     `json:"issuer,omitempty"` // of a subject or a JWT; empty: the issuer of the settings
 }
 
-// revoke revokes the selected credentials. It returns them even with a *store.Unrecorded.
-func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (tokens []auth.Token, err error) {
-	now, most := time.Now(), writepath.RevokedJWTsMax
-	var t auth.Token
-	switch r.Kind {
-	case auth.KindToken:
-		return s.engine.RevokeTokens(ctx, r.Tokens, now, by)
-	case auth.KindSubject:
-		t, most = auth.NewSubject(r.Issuer, r.Identifier, now), writepath.SubjectsMax
-		t.RevokedAt = t.CreatedAt
-	default:
-		t = auth.NewRevokedJWT(r.Issuer, r.Identifier, now)
+// tokens returns the selector of a revocation of tokens.
+func (r Revocation) tokens() (selected store.Selector, err error) {
+	switch {
+	case r.ID != nil && *r.ID < 1:
+		return selected, plant.InvalidInput("id must be at least 1; got %d", *r.ID)
+	case r.ID != nil:
+		return store.Selector{ID: *r.ID}, nil
+	case r.SecretSHA256 != nil:
+		return store.Selector{Hash: *r.SecretSHA256}, nil
+	case *r.Name == "":
+		return selected, plant.InvalidInput("name is empty")
+	case auth.LooksLikeSecret(*r.Name):
+		return selected, plant.InvalidInput("the name has the form of a secret")
 	}
-	t, err = s.engine.RevokeIdentity(ctx, t, most, by)
-	return []auth.Token{t}, err
+	return store.Selector{Name: *r.Name}, nil
+}
+
+// identity returns the revoked subject or JWT, and the number of its kind that the store may have.
+func (r Revocation) identity() (t auth.Token, most int) {
+	now := time.Now()
+	if r.JWTID != nil {
+		return auth.NewRevokedJWT(r.Issuer, *r.JWTID, now), writepath.RevokedJWTsMax
+	}
+	t = auth.NewSubject(r.Issuer, *r.Subject, now)
+	t.RevokedAt = t.CreatedAt
+	return t, writepath.SubjectsMax
+}
+
+// Revoked is the result of a revocation, in the form of the API.
+type Revoked struct {
+	Credentials []Credential `json:"revoked"` // by ascending id
 }
 
 // Mint creates a token.
 func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Minted, err error) {
+	if n.ExpiresIn != nil && n.NoExpiry {
+		return m, plant.InvalidInput("send expires_in or no_expiry, not both")
+	}
+	without := auth.DefaultLifetime
+	if n.NoExpiry {
+		without = 0
+	}
+	lifetime, err := ofSeconds("expires_in", n.ExpiresIn, 1, without)
+	if err != nil {
+		return m, err
+	}
+	scopes, err := auth.ParseScopes(strings.Join(n.Scopes, " "))
 	switch {
-	case n.Scopes == 0 || !auth.Grantable.Has(n.Scopes):
+	case err != nil:
+		return m, plant.InvalidInput("scopes: %v", err)
+	case scopes == 0 || !auth.Grantable.Has(scopes):
 		return m, plant.InvalidInput("a token needs one or more of the scopes %s",
 			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
-	case n.Lifetime < 0 || n.Lifetime > LifetimeMax:
-		return m, plant.InvalidInput("the lifetime must be at most 100 years")
 	}
 	if err := auth.CheckName(n.Name); err != nil {
 		return m, plant.InvalidInput("%v", err)
 	}
 	return change(ctx, s, func(ctx context.Context) (Minted, error) {
-		t, secret := auth.NewToken(n.Name, n.Scopes, n.Lifetime)
+		t, secret := auth.NewToken(n.Name, scopes, lifetime)
 		id, err := s.engine.CreateToken(ctx, t, by)
 		if errors.Is(err, store.ErrNameTaken) {
 			err = plant.Errorf(plant.CodeNameTaken,
@@ -180,21 +228,26 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 
 // Rotate replaces a token.
 func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Minted, err error) {
-	switch {
-	case auth.LooksLikeSecret(r.Name):
+	lifetime, err := ofSeconds("expires_in", r.ExpiresIn, 1, 0)
+	if err != nil {
+		return m, err
+	}
+	overlap, err := ofSeconds("overlap", r.Overlap, 0, 24*time.Hour)
+	if err != nil {
+		return m, err
+	}
+	if auth.LooksLikeSecret(r.Name) {
 		return m, plant.InvalidInput("the name has the form of a secret")
-	case r.Lifetime < 0 || r.Lifetime > LifetimeMax || r.Overlap < 0 || r.Overlap > LifetimeMax:
-		return m, plant.InvalidInput("the lifetime and the overlap must be at most 100 years")
 	}
 	return change(ctx, s, func(ctx context.Context) (Minted, error) {
-		t, secret := auth.NewToken(r.Name, 0, r.Lifetime)
-		stored, old, err := s.engine.RotateToken(ctx, t, r.Overlap, by)
+		t, secret := auth.NewToken(r.Name, 0, lifetime)
+		stored, old, err := s.engine.RotateToken(ctx, t, overlap, by)
 		if errors.Is(err, store.ErrNotFound) {
 			err = plant.Errorf(plant.CodeTokenNotFound, "no valid token has the name %q; see the list of tokens", r.Name)
 		}
 		m := Minted{
 			Credential: newCredential(stored, auth.StateValid), Secret: secret,
-			OldID: old.ID, OldEndsAt: t.CreatedAt.Add(r.Overlap),
+			OldID: old.ID, OldEndsAt: t.CreatedAt.Add(overlap),
 		}
 		if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(m.OldEndsAt) {
 			m.OldEndsAt = old.ExpiresAt
@@ -203,18 +256,14 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 	})
 }
 
-// Revoke revokes credentials and returns them by ascending id. The default issuer of a subject or a JWT is from the
-// settings.
-func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (_ []Credential, err error) {
-	if r.Kind != auth.KindToken {
-		if r, err = s.checkIdentity(r); err != nil {
-			return nil, err
-		}
-	} else if auth.LooksLikeSecret(r.Tokens.Name) {
-		return nil, plant.InvalidInput("the name has the form of a secret")
+// Revoke revokes credentials.
+func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (Revoked, error) {
+	revoke, err := s.revocation(r, by)
+	if err != nil {
+		return Revoked{}, err
 	}
-	return change(ctx, s, func(ctx context.Context) ([]Credential, error) {
-		tokens, err := s.revoke(ctx, r, by)
+	return change(ctx, s, func(ctx context.Context) (result Revoked, err error) {
+		tokens, err := revoke(ctx)
 		unrecorded, ok := errors.AsType[*store.Unrecorded](err)
 		switch {
 		case ok:
@@ -222,37 +271,63 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (_ 
 				s.config.Unrecorded(unrecorded)
 			}
 		case errors.Is(err, store.ErrNotFound):
-			return nil, plant.Errorf(plant.CodeTokenNotFound,
+			return result, plant.Errorf(plant.CodeTokenNotFound,
 				"no such token, or it is already revoked; see the list of tokens")
 		case errors.Is(err, store.ErrTooManyJWTs), errors.Is(err, store.ErrTooManySubjects):
-			return nil, plant.Errorf(plant.CodeRevocationsFull, "%v", err)
+			return result, plant.Errorf(plant.CodeRevocationsFull, "%v", err)
 		case err != nil:
-			return nil, err
+			return result, err
 		}
 		slices.SortFunc(tokens, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
-		var revoked []Credential
 		for _, t := range tokens {
-			revoked = append(revoked, newCredential(t, auth.StateRevoked))
+			result.Credentials = append(result.Credentials, newCredential(t, auth.StateRevoked))
 		}
-		return revoked, nil
+		return result, nil
 	})
 }
 
-// checkIdentity returns a revocation of a subject or a JWT with its issuer.
-func (s *Service) checkIdentity(r Revocation) (Revocation, error) {
-	configured := s.config.Issuer
-	r.Issuer = cmp.Or(r.Issuer, configured)
+// revocation returns the function that revokes the selected credentials. It returns them even with a *store.Unrecorded.
+func (s *Service) revocation(r Revocation, by audit.Origin) (func(context.Context) ([]auth.Token, error), error) {
+	given := 0
+	for _, is := range []bool{r.ID != nil, r.Name != nil, r.SecretSHA256 != nil, r.Subject != nil, r.JWTID != nil} {
+		if is {
+			given++
+		}
+	}
+	identifier := cmp.Or(r.Subject, r.JWTID)
 	switch {
-	case r.Issuer == "":
-		return r, plant.InvalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
-	case configured != "" && r.Issuer != configured:
-		return r, plant.InvalidInput("issuer must be %q, the issuer of the server, which refuses other JWTs", configured)
+	case given != 1 || r.Issuer != "" && identifier == nil:
+		return nil, plant.InvalidInput(
+			"send one of id, name, secret_sha256, subject and jwt_id; issuer only with the last two")
+	case identifier == nil:
+		selected, err := r.tokens()
+		return func(ctx context.Context) ([]auth.Token, error) {
+			return s.engine.RevokeTokens(ctx, selected, time.Now(), by)
+		}, err
 	}
-	if err := oidc.CheckIssuer(r.Issuer); err != nil {
-		return r, plant.InvalidInput("issuer: %v", err)
+	r.Issuer = cmp.Or(r.Issuer, s.config.Issuer)
+	err := s.checkIdentity(r.Issuer, *identifier)
+	return func(ctx context.Context) ([]auth.Token, error) {
+		t, most := r.identity()
+		t, err := s.engine.RevokeIdentity(ctx, t, most, by)
+		return []auth.Token{t}, err
+	}, err
+}
+
+// checkIdentity checks the issuer and the identifier of a subject or a JWT.
+func (s *Service) checkIdentity(issuer, identifier string) error {
+	configured := s.config.Issuer
+	switch {
+	case issuer == "":
+		return plant.InvalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
+	case configured != "" && issuer != configured:
+		return plant.InvalidInput("issuer must be %q, the issuer of the server, which refuses other JWTs", configured)
 	}
-	if err := oidc.CheckIdentifier(r.Identifier); err != nil {
-		return r, plant.InvalidInput("the subject or JWT id %v", err)
+	if err := oidc.CheckIssuer(issuer); err != nil {
+		return plant.InvalidInput("issuer: %v", err)
 	}
-	return r, nil
+	if err := oidc.CheckIdentifier(identifier); err != nil {
+		return plant.InvalidInput("the subject or JWT id %v", err)
+	}
+	return nil
 }

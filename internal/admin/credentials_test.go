@@ -2,14 +2,11 @@ package admin_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/auth"
-	"plantstore/internal/store"
 )
 
 // The pages of credentials are in both orders, with or without revoked ones.
@@ -17,12 +14,12 @@ func TestCredentialPages(t *testing.T) {
 	t.Parallel()
 	service, _ := open(t, admin.Config{})
 	for _, name := range []string{"a", "b", "c", "d"} {
-		n := admin.NewToken{Name: name, Scopes: auth.ScopeRead, Lifetime: time.Hour}
+		n := admin.NewToken{Name: name, Scopes: []string{"plants:read"}}
 		if _, err := service.Mint(t.Context(), n, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	revocation := admin.Revocation{Tokens: store.Selector{Name: "b"}}
+	revocation := admin.Revocation{Name: new("b")}
 	if _, err := service.Revoke(t.Context(), revocation, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}

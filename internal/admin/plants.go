@@ -30,10 +30,10 @@ type PageQuery struct {
 	Limit  int       // from 1 to PageMax
 }
 
-// Page is a page of plants by ascending id.
+// Page is a page of plants by ascending id, in the form of the API.
 type Page struct {
-	Plants []plant.Record // any page may have fewer than PageQuery.Limit, even none
-	Next   string         // cursor of the next page; empty: this is the last page
+	Plants []plant.Record `json:"plants"`         // any page may have fewer than PageQuery.Limit, even none
+	Next   string         `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
 // pageTimeMax is the time after which a page ends early, because a rare tag, name or actor requires a read of the whole

@@ -89,5 +89,10 @@ type Setting struct {
 	Group      string `json:"group"`      // title of the settings for the same task
 }
 
+// SettingList is the list of the settings, in the form of the API.
+type SettingList struct {
+	Settings []Setting `json:"settings"`
+}
+
 // Settings returns the settings in force.
 func (s *Service) Settings() []Setting { return s.config.Settings() }

@@ -72,7 +72,7 @@ func TestDeadLettersDuringCount(t *testing.T) {
 		}
 		go list()
 		<-engine.started
-		if _, err := service.DropDead(t.Context(), store.DeadSelector{}, audit.Origin{}); err != nil {
+		if _, err := service.DropDead(t.Context(), admin.DeadSelection{All: true}, audit.Origin{}); err != nil {
 			t.Error(err)
 		}
 		engine.end <- struct{}{}

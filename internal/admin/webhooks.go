@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -166,25 +167,46 @@ type DeadLettersChanged struct {
 	More        bool  `json:"more"`         // there may be further ones; repeat the change
 }
 
+// DeadSelection selects dead letters, in the form of the API: those of a webhook, of a plant or of both, or all.
+type DeadSelection struct {
+	WebhookID *int64 `json:"webhook_id,omitempty"`
+	PlantID   *int64 `json:"plant_id,omitempty"`
+	All       bool   `json:"all,omitempty"`
+}
+
+func (d DeadSelection) selector() (selected store.DeadSelector, err error) {
+	switch {
+	case d.All == (d.WebhookID != nil || d.PlantID != nil):
+		return selected, plant.InvalidInput("send webhook_id, plant_id or both, or all with the value true alone")
+	case d.WebhookID == nil:
+	case *d.WebhookID < 1:
+		return selected, plant.InvalidInput("webhook_id must be at least 1; got %d", *d.WebhookID)
+	default:
+		selected.Webhook = *d.WebhookID
+	}
+	selected.Plant = d.PlantID
+	return selected, nil
+}
+
 // RetryDead makes selected dead letters of active webhooks due at once.
-func (s *Service) RetryDead(
-	ctx context.Context, selector store.DeadSelector, by audit.Origin,
-) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, selector, by, s.engine.RetryDead)
+func (s *Service) RetryDead(ctx context.Context, d DeadSelection, by audit.Origin) (DeadLettersChanged, error) {
+	return s.changeDead(ctx, d, by, s.engine.RetryDead)
 }
 
 // DropDead removes selected dead letters.
-func (s *Service) DropDead(
-	ctx context.Context, selector store.DeadSelector, by audit.Origin,
-) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, selector, by, s.engine.DropDead)
+func (s *Service) DropDead(ctx context.Context, d DeadSelection, by audit.Origin) (DeadLettersChanged, error) {
+	return s.changeDead(ctx, d, by, s.engine.DropDead)
 }
 
 func (s *Service) changeDead(
-	ctx context.Context, selector store.DeadSelector, by audit.Origin,
+	ctx context.Context, d DeadSelection, by audit.Origin,
 	do func(context.Context, store.DeadSelector, audit.Origin) (int64, error),
 ) (DeadLettersChanged, error) {
+	selected, err := d.selector()
+	if err != nil {
+		return DeadLettersChanged{}, err
+	}
 	defer s.totals.changes.Add(1) // so the next request counts again
-	n, err := change(ctx, s, func(ctx context.Context) (int64, error) { return do(ctx, selector, by) })
+	n, err := change(ctx, s, func(ctx context.Context) (int64, error) { return do(ctx, selected, by) })
 	return DeadLettersChanged{DeadLetters: n, More: n == store.ChangeMax}, err
 }

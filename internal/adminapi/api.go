@@ -11,6 +11,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/apidoc"
+	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -79,8 +80,19 @@ func list[P any](page func(context.Context, admin.ListQuery) (P, error)) func(*c
 	}
 }
 
+// change returns the function of a route that changes what the body of a request describes.
+func change[T, R any](do func(context.Context, T, audit.Origin) (R, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		body, err := decode[T](c)
+		if err != nil {
+			return nil, err
+		}
+		return do(c.Context(), body, c.Origin())
+	}
+}
+
 func (a *API) state(c *call) (any, error) { return a.service.State(c.Context()), nil }
 
 func (a *API) listSettings(*call) (any, error) {
-	return map[string]any{"settings": a.service.Settings()}, nil
+	return admin.SettingList{Settings: a.service.Settings()}, nil
 }

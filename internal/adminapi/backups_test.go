@@ -53,7 +53,7 @@ func TestBackups(t *testing.T) {
 	one := "/backups/" + made.Backup
 	h.checkDownload(one+"/content", made)
 	for _, kind := range []string{"verify", "drill"} {
-		if got := h.job(h.post(one+"/"+kind, "")); got.State != admin.JobComplete || got.Kind != kind {
+		if got := h.job(h.post(one+"/"+kind, "")); got.State != admin.JobComplete || string(got.Kind) != kind {
 			t.Errorf("%s: got %+v", kind, got)
 		}
 	}

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,8 +13,7 @@ func (a *API) getPlant(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := a.service.Plant(c.Context(), id)
-	return json.RawMessage(record.AppendJSON(nil)), err
+	return a.service.Plant(c.Context(), id)
 }
 
 func (a *API) listPlants(c *call) error {

@@ -52,9 +52,9 @@ func (a *API) routes() []server.Route {
 		{Method: "GET", Path: "/settings", Scope: all, Handle: respond(a.listSettings)},
 
 		{Method: "GET", Path: "/credentials", Scope: all, Handle: respond(a.listCredentials, "limit", "cursor", "kind")},
-		{Method: "POST", Path: "/credentials", Scope: all, Handle: respond(a.mint)},
-		{Method: "POST", Path: "/credentials/rotate", Scope: all, Handle: respond(a.rotate)},
-		{Method: "POST", Path: "/credentials/revoke", Scope: all, Handle: respond(a.revoke)},
+		{Method: "POST", Path: "/credentials", Scope: all, Handle: respond(change(a.service.Mint))},
+		{Method: "POST", Path: "/credentials/rotate", Scope: all, Handle: respond(change(a.service.Rotate))},
+		{Method: "POST", Path: "/credentials/revoke", Scope: all, Handle: respond(change(a.service.Revoke))},
 
 		{
 			Method: "GET", Path: "/audit", Scope: all,
@@ -73,8 +73,8 @@ func (a *API) routes() []server.Route {
 
 		{Method: "GET", Path: "/webhooks", Scope: all, Handle: respond(list(a.service.Webhooks), "limit", "cursor")},
 		{Method: "GET", Path: dead, Scope: all, Handle: respond(list(a.service.DeadLetters), "limit", "cursor")},
-		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(changeDead(a.service.RetryDead))},
-		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(changeDead(a.service.DropDead))},
+		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(change(a.service.RetryDead))},
+		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(change(a.service.DropDead))},
 
 		{Method: "GET", Path: "/imports", Scope: create, Or: all, Guarded: true, Handle: respond(a.listImports)},
 		{

@@ -4,6 +4,8 @@ package auth
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"hash/crc32"
 	"math/big"
 	"regexp"
@@ -61,6 +63,18 @@ func (t Token) expiredAt(now time.Time) bool {
 
 // Hash is the SHA-256 of a token's secret. A secret of 256 random bits needs neither a salt nor a slow hash.
 type Hash [sha256.Size]byte
+
+// MarshalText returns the hash in hexadecimal digits.
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText parses the result of MarshalText.
+func (h *Hash) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(h)) {
+		return fmt.Errorf("a hash has %d hexadecimal digits; got %d characters", hex.EncodedLen(len(h)), len(text))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
 
 // HashOf returns the hash of a secret.
 func HashOf(secret string) Hash {

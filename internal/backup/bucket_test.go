@@ -150,11 +150,11 @@ func TestScheduleInBucket(t *testing.T) {
 	}
 	r.write(older, strings.Repeat("x", int(info.Size()))) // another object of the same size
 	j := r.end(r.Verify(t.Context(), older, admin))
-	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), "the backup is damaged: its SHA-256 is ") {
+	if !strings.HasPrefix(j.Error, "the backup is damaged: its SHA-256 is ") {
 		t.Errorf("another object: %+v", j)
 	}
 	j = r.end(r.Drill(t.Context(), older, admin))
-	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), "the backup is damaged: ") {
+	if !strings.HasPrefix(j.Error, "the backup is damaged: ") {
 		t.Errorf("drill of another object: %+v", j)
 	}
 }
@@ -183,16 +183,16 @@ func TestBucketIsAway(t *testing.T) {
 		}
 		listed := slices.ContainsFunc(all, func(b Backup) bool { return b.Name == j.Backup })
 		stored := slices.ContainsFunc(all, func(b Backup) bool { return b.Name == j.Backup && b.Fault == nil })
-		if stored != listed || j.Err == nil && !stored { // without the last response, the backup of an error is stored
-			t.Errorf("after %d bytes: job %v, the backup is listed: %v, and complete: %v", cutAfter, j.Err, listed, stored)
+		if stored != listed || j.Error == "" && !stored { // without the last response, the backup of an error is stored
+			t.Errorf("after %d bytes: job %v, the backup is listed: %v, and complete: %v", cutAfter, j.Error, listed, stored)
 		}
-		if j.Err != nil && !strings.Contains(j.Err.Error(), "no response of the S3 server ") {
-			t.Errorf("after %d bytes: %v", cutAfter, j.Err)
+		if j.Error != "" && !strings.Contains(j.Error, "no response of the S3 server ") {
+			t.Errorf("after %d bytes: %v", cutAfter, j.Error)
 		}
 		if stored {
 			complete++
-			if j := r.end(r.Drill(t.Context(), j.Backup, admin)); j.Err != nil {
-				t.Errorf("after %d bytes: drill: %v", cutAfter, j.Err)
+			if j := r.end(r.Drill(t.Context(), j.Backup, admin)); j.Error != "" {
+				t.Errorf("after %d bytes: drill: %v", cutAfter, j.Error)
 			}
 		}
 	}
@@ -238,8 +238,8 @@ func TestBucketServerKilled(t *testing.T) {
 	next.config.DB, next.path, next.store = c.DB, r.path, r.store
 	defer next.Close()
 	j := next.end(next.MakeBackup(admin))
-	if j.Err != nil {
-		t.Error(j.Err)
+	if j.Error != "" {
+		t.Error(j.Error)
 	}
 	want := []string{"INFO removed an unfinished backup " + made.Backup, "INFO backup made " + j.Backup}
 	if diff := cmp.Diff(want, next.log.newLines(t)); diff != "" {
@@ -261,7 +261,7 @@ func TestBucketStoresManifestFirst(t *testing.T) {
 	logged := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: s3.Config{Endpoint: endpoint}})
 	defer logged.Close()
 	requests.setRefuse(manualEnd + backupfile.ManifestSuffix)
-	if j := logged.end(logged.MakeBackup(admin)); j.Err == nil || !strings.Contains(j.Err.Error(), "AccessDenied") {
+	if j := logged.end(logged.MakeBackup(admin)); !strings.Contains(j.Error, "AccessDenied") {
 		t.Errorf("the manifest is refused: %+v", j)
 	}
 	uploads, err := r.to.(*bucket).AbortUploads(t.Context(), "", func(string) bool { return true })
@@ -274,8 +274,8 @@ func TestBucketStoresManifestFirst(t *testing.T) {
 	j := logged.end(logged.MakeBackup(admin))
 	lines := requests.newLines()
 	manifest := slices.Index(lines, "PUT "+j.Backup+backupfile.ManifestSuffix)
-	if j.Err != nil || manifest < 0 || !slices.Contains(lines[manifest:], "POST "+j.Backup) {
-		t.Errorf("%v; the manifest is not stored before the end of the upload: %v", j.Err, lines)
+	if j.Error != "" || manifest < 0 || !slices.Contains(lines[manifest:], "POST "+j.Backup) {
+		t.Errorf("%v; the manifest is not stored before the end of the upload: %v", j.Error, lines)
 	}
 }
 
@@ -286,16 +286,16 @@ func TestBucketBreaksDownload(t *testing.T) {
 	defer r.Close()
 	fillStore(t, filepath.Join(r.config.Scratch, "p.db"))
 	made := r.end(r.MakeBackup(admin))
-	if made.Err != nil {
-		t.Fatal(made.Err)
+	if made.Error != "" {
+		t.Fatal(made.Error)
 	}
 	p.CutResponses(6 << 20)
-	if j := r.end(r.Drill(t.Context(), made.Backup, admin)); j.Err != nil {
-		t.Errorf("drill over connections that break: %v", j.Err)
+	if j := r.end(r.Drill(t.Context(), made.Backup, admin)); j.Error != "" {
+		t.Errorf("drill over connections that break: %v", j.Error)
 	}
 	p.CutResponses(16 << 10)
 	j := r.end(r.Drill(t.Context(), made.Backup, admin))
-	if j.Err == nil || !strings.Contains(j.Err.Error(), "no response of the S3 server ") {
+	if !strings.Contains(j.Error, "no response of the S3 server ") {
 		t.Errorf("drill without progress: %+v", j)
 	}
 }

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,23 +21,33 @@ const (
 	Drilling  Kind = "drill"  // restores a backup into a scratch file, and verifies that file
 )
 
-// Job is a piece of work that a Service does in the background.
+// The states of a job.
+const (
+	JobRunning  = "running"
+	JobComplete = "complete"
+	JobFailed   = "failed"
+)
+
+// Job is a piece of work that a Service does in the background, in the form of the admin API.
 type Job struct {
-	ID      int64 // 1 for the first job of the process, and one more for each later one
-	Kind    Kind
-	Backup  string       // name of the backup
-	By      audit.Origin // of the request, or of the schedule
-	Started time.Time
-	Ended   time.Time // the zero time while the job runs
+	ID      int64     `json:"id"` // 1 for the first job of the process, and one more for each later one
+	Kind    Kind      `json:"kind"`
+	Backup  string    `json:"backup"` // name of the backup
+	State   string    `json:"state"`
+	By      string    `json:"by,omitempty"` // name of the actor, or its id
+	Started time.Time `json:"started_at"`   // UTC
+	Ended   time.Time `json:"ended_at,omitzero"`
 
-	Step      string // "copy" in pages, "check" in plants; "upload", "download", "restore" in bytes
-	Done, All int64  // progress of the step; All is 0 while it is unknown
+	Step string `json:"step,omitempty"` // "copy" in pages, "check" in plants; "upload", "download", "restore" in bytes
+	Done int64  `json:"done"`           // progress of the step
+	All  int64  `json:"all"`            // 0: unknown
 
-	Manifest backupfile.Manifest // of the backup; the zero value until it is known
-	Faults   []string            // damage that a verification or a drill has found; at most 20
-	Err      error               // why the job failed; nil while it runs, and for a backup that is whole
+	Faults   []string            `json:"faults,omitempty"`  // damage that a verification or a drill has found; at most 20
+	Error    string              `json:"error,omitempty"`   // why the job failed
+	Manifest backupfile.Manifest `json:"manifest,omitzero"` // of the backup; the zero value until it is known
 
-	slot chan struct{} // holds an element for the job until its end
+	origin audit.Origin  // of the request, or of the schedule
+	slot   chan struct{} // holds an element for the job until its end
 }
 
 // jobsMax is the number of jobs whose results a Service keeps.
@@ -67,7 +78,10 @@ func (s *Service) Job(id int64) (Job, error) {
 
 // addJob adds a job that has started in a slot, and forgets the oldest one that has ended. The caller has locked mu.
 func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
-	j := &Job{ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), slot: slot}
+	j := &Job{
+		ID: s.nextJob, Kind: kind, Backup: name, State: JobRunning, By: cmp.Or(by.Actor.Name, by.Actor.ID),
+		Started: time.Now().UTC(), origin: by, slot: slot,
+	}
 	s.nextJob++
 	s.jobs = append(s.jobs, j)
 	ended := slices.IndexFunc(s.jobs, func(j *Job) bool { return !j.Ended.IsZero() })
@@ -81,7 +95,10 @@ func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Or
 func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
+	j.State, j.Ended, j.Manifest, j.Faults = JobComplete, time.Now().UTC(), m, faults
+	if err != nil {
+		j.State, j.Error = JobFailed, err.Error()
+	}
 	<-j.slot
 }
 
@@ -203,5 +220,5 @@ func (s *Service) recordEnd(action audit.Action, j *Job, m backupfile.Manifest, 
 	case err != nil:
 		result = "failed"
 	}
-	s.record(action, j.By, append(s.details(j.Backup, m), audit.Detail{Key: "result", Value: result})...)
+	s.record(action, j.origin, append(s.details(j.Backup, m), audit.Detail{Key: "result", Value: result})...)
 }

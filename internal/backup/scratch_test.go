@@ -24,8 +24,8 @@ func TestScratchOfKilledDrill(t *testing.T) {
 	for name, remove := range map[string]func(){
 		"start": r.removeScratch,
 		"drill": func() {
-			if j := r.end(r.Drill(t.Context(), backup, admin)); j.Err != nil {
-				t.Error(j.Err)
+			if j := r.end(r.Drill(t.Context(), backup, admin)); j.Error != "" {
+				t.Error(j.Error)
 			}
 		},
 	} {

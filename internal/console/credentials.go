@@ -14,7 +14,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 )
 
 // credentials is the content of the page of credentials.
@@ -168,15 +167,17 @@ func (c *Console) mintCredential(call *server.Call, form url.Values) error {
 
 // mint creates the token of a form.
 func (c *Console) mint(call *server.Call, given newTokenForm) (admin.Minted, error) {
-	scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " "))
-	if err != nil || scopes == 0 {
+	if scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " ")); err != nil || scopes == 0 {
 		return admin.Minted{}, plant.InvalidInput("choose one or more scopes in the form")
 	}
 	lifetime, err := chosen(lifetimes, given.Lifetime)
 	if err != nil {
 		return admin.Minted{}, err
 	}
-	n := admin.NewToken{Name: given.Name, Scopes: scopes, Lifetime: lifetime}
+	n := admin.NewToken{Name: given.Name, Scopes: given.Scopes, NoExpiry: lifetime == 0}
+	if !n.NoExpiry {
+		n.ExpiresIn = admin.Seconds(lifetime)
+	}
 	return c.Operations.Mint(call.Context(), n, call.Origin())
 }
 
@@ -185,7 +186,7 @@ func (c *Console) rotateCredential(call *server.Call, form url.Values) error {
 	if err != nil {
 		return err
 	}
-	rotation := admin.Rotation{Name: form.Get("name"), Overlap: overlap}
+	rotation := admin.Rotation{Name: form.Get("name"), Overlap: admin.Seconds(overlap)}
 	minted, err := c.Operations.Rotate(call.Context(), rotation, call.Origin())
 	if err != nil {
 		return err
@@ -198,6 +199,6 @@ func (c *Console) revokeCredential(call *server.Call, form url.Values) error {
 	if err != nil || id == 0 {
 		return plant.InvalidInput("id must be the id of a credential; got %.100q", form.Get("id"))
 	}
-	_, err = c.Operations.Revoke(call.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, call.Origin())
+	_, err = c.Operations.Revoke(call.Context(), admin.Revocation{ID: &id}, call.Origin())
 	return redirectAfter(call, err, "/credentials?done=revoked")
 }

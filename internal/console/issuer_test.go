@@ -331,7 +331,7 @@ func TestRefusedAtIssuer(t *testing.T) {
 
 func (h *harness) revokeSubject(issuer, subject string) {
 	h.t.Helper()
-	by := admin.Revocation{Kind: auth.KindSubject, Issuer: issuer, Identifier: subject}
+	by := admin.Revocation{Subject: &subject, Issuer: issuer}
 	if _, err := h.console.Operations.Revoke(h.t.Context(), by, audit.Origin{}); err != nil {
 		h.t.Fatal(err)
 	}

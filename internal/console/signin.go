@@ -12,7 +12,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 )
 
 const signInPath = "/sign-in"
@@ -115,11 +114,11 @@ var errBadCredential = plant.Errorf(plant.CodeCredentialInvalid, "This token or 
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
 	var m admin.Minted
 	scopes := auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
-	_, err := c.Operations.Revoke(ctx, admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(code)}}, by)
+	_, err := c.Operations.Revoke(ctx, admin.Revocation{SecretSHA256: new(auth.HashOf(code))}, by)
 	if err == nil {
-		m, err = c.Operations.Mint(
-			ctx, admin.NewToken{Name: sessionPrefix + suffix(), Scopes: scopes, Lifetime: sessionTimeMax}, by,
-		)
+		m, err = c.Operations.Mint(ctx, admin.NewToken{
+			Name: sessionPrefix + suffix(), Scopes: strings.Fields(scopes.String()), ExpiresIn: admin.Seconds(sessionTimeMax),
+		}, by)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		switch e.Code {
@@ -147,7 +146,7 @@ func (c *Console) signOut(call *server.Call, _ url.Values) error {
 		principal, _ := c.Store.AuthenticateKnown(call.Context(), ended.credential) // unknown: it has expired
 		// Operations logs an error. The token expires, and no browser has it.
 		_, _ = c.Operations.Revoke(call.Context(),
-			admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(ended.credential)}}, call.OriginOf(principal))
+			admin.Revocation{SecretSHA256: new(auth.HashOf(ended.credential))}, call.OriginOf(principal))
 	}
 	redirect(call, signInPath)
 	return nil

@@ -9,7 +9,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 )
 
 // webhooks is the content of the page of webhooks.
@@ -64,17 +63,17 @@ func deadNotice(q url.Values) string {
 
 // changeDead returns a function that changes the dead letters of a form.
 func changeDead(
-	done string, change func(context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error),
+	done string, change func(context.Context, admin.DeadSelection, audit.Origin) (admin.DeadLettersChanged, error),
 ) formHandler {
 	return func(call *server.Call, form url.Values) error {
-		selector, err := deadSelector(form)
+		selection, err := deadSelection(form)
 		if err != nil {
 			return err
 		}
 		const callsMax = 100 // each one is a transaction of at most store.ChangeMax dead letters
 		changed := int64(0)
 		for more, calls := true, 0; more && calls < callsMax; calls++ {
-			result, err := change(call.Context(), selector, call.Origin())
+			result, err := change(call.Context(), selection, call.Origin())
 			if err != nil {
 				return err
 			}
@@ -86,24 +85,18 @@ func changeDead(
 	}
 }
 
-// deadSelector returns the dead letters that a form selects: one, all of a webhook, or all.
-func deadSelector(form url.Values) (s store.DeadSelector, err error) {
-	invalid := plant.InvalidInput("select one dead letter, all of a webhook, or all")
-	if form.Has("all") {
-		if len(form) > 1 {
-			return s, invalid
+// deadSelection returns the dead letters that a form selects: one, all of a webhook, or all.
+func deadSelection(form url.Values) (d admin.DeadSelection, err error) {
+	for name, id := range map[string]**int64{"webhook": &d.WebhookID, "plant": &d.PlantID} {
+		if !form.Has(name) {
+			continue
 		}
-		return s, nil
-	}
-	if s.Webhook, err = strconv.ParseInt(form.Get("webhook"), 10, 64); err != nil || s.Webhook < 1 {
-		return s, invalid
-	}
-	if form.Has("plant") {
-		id, err := strconv.ParseInt(form.Get("plant"), 10, 64)
+		n, err := strconv.ParseInt(form.Get(name), 10, 64)
 		if err != nil {
-			return s, invalid
+			return d, plant.InvalidInput("%s must be a 64-bit integer; got %.100q", name, form.Get(name))
 		}
-		s.Plant = &id
+		*id = &n
 	}
-	return s, nil
+	d.All = form.Has("all")
+	return d, nil
 }

@@ -1,6 +1,7 @@
 package plant
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,30 @@ func (r Record) AppendJSON(dst []byte) []byte {
 		dst = AppendString(dst, r.CreatedBy)
 	}
 	return append(dst, '}')
+}
+
+// MarshalJSON returns the result of AppendJSON.
+func (r Record) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
+
+// UnmarshalJSON parses the result of AppendJSON.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	var j struct {
+		ID        int64     `json:"id"`
+		Name      string    `json:"name"`
+		Tag       *string   `json:"tag"`
+		CreatedAt time.Time `json:"created_at"`
+		CreatedBy string    `json:"created_by"`
+		Damaged   bool      `json:"damaged"`
+	}
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	*r = Record{CreatedAt: j.CreatedAt, CreatedBy: j.CreatedBy, Damaged: j.Damaged}
+	r.ID, r.Name = j.ID, j.Name
+	if j.Tag != nil {
+		r.Tag = Tagged(*j.Tag)
+	}
+	return nil
 }
 
 // The characters that a backslash and a letter stand for, and these letters (RFC

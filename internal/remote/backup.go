@@ -16,9 +16,10 @@ import (
 
 // MakeBackup makes a backup on the server and returns its job when it is complete. It returns a running job if ctx ends
 // first: the server continues the backup.
-func (r *Server) MakeBackup(ctx context.Context, progress func(done, all int64)) (job admin.BackupJob, err error) {
+func (c *Client) MakeBackup(ctx context.Context, progress func(done, all int64)) (admin.BackupJob, error) {
 	const pollEvery = 200 * time.Millisecond
-	if err := r.do(ctx, http.MethodPost, r.at("backups"), nil, &job); err != nil {
+	job, err := do[admin.BackupJob](ctx, c, http.MethodPost, c.at("backups"), nil)
+	if err != nil {
 		return job, err
 	}
 	for job.State == admin.JobRunning {
@@ -28,19 +29,21 @@ func (r *Server) MakeBackup(ctx context.Context, progress func(done, all int64))
 			return job, ctx.Err()
 		case <-time.After(pollEvery):
 		}
-		if err := r.do(ctx, http.MethodGet, r.at("backup-jobs/"+strconv.FormatInt(job.ID, 10)), nil, &job); err != nil {
+		now, err := get[admin.BackupJob](ctx, c, c.at("backup-jobs/"+strconv.FormatInt(job.ID, 10)))
+		if err != nil {
 			return job, err
 		}
+		job = now
 	}
-	if job.State != admin.JobComplete || job.Manifest == nil {
+	if job.State != admin.JobComplete {
 		return job, fmt.Errorf("the server could not make the backup: %s", terminal.Printable(job.Error))
 	}
 	return job, nil
 }
 
 // DownloadBackup downloads the backup of a complete job and compares it with its manifest.
-func (r *Server) DownloadBackup(ctx context.Context, job admin.BackupJob, to io.Writer) error {
-	res, err := r.send(ctx, http.MethodGet, r.at("backups/"+job.Backup+"/content"), nil)
+func (c *Client) DownloadBackup(ctx context.Context, job admin.BackupJob, to io.Writer) error {
+	res, err := c.send(ctx, http.MethodGet, c.at("backups/"+job.Backup+"/content"), nil)
 	if err != nil {
 		return err
 	}
@@ -57,15 +60,13 @@ func (r *Server) DownloadBackup(ctx context.Context, job admin.BackupJob, to io.
 }
 
 // DeleteBackup removes a backup from the server.
-func (r *Server) DeleteBackup(ctx context.Context, name string) error {
-	return r.do(ctx, http.MethodDelete, r.at("backups/"+name), nil, &struct{}{})
+func (c *Client) DeleteBackup(ctx context.Context, name string) error {
+	_, err := do[struct{}](ctx, c, http.MethodDelete, c.at("backups/"+name), nil)
+	return err
 }
 
 // Settings returns the settings in force of the server.
-func (r *Server) Settings(ctx context.Context) ([]admin.Setting, error) {
-	var list struct {
-		Settings []admin.Setting `json:"settings"`
-	}
-	err := r.do(ctx, http.MethodGet, r.at("settings"), nil, &list)
+func (c *Client) Settings(ctx context.Context) ([]admin.Setting, error) {
+	list, err := get[admin.SettingList](ctx, c, c.at("settings"))
 	return list.Settings, err
 }

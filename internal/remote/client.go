@@ -82,16 +82,16 @@ func (f *Flags) base() (*url.URL, error) {
 	return u.JoinPath("api", "v1"), nil
 }
 
-// Server implements operations on a running server by its admin API.
-type Server struct {
+// Client implements operations on a running server by its admin API.
+type Client struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
 
-// New returns the server of the flags, with a token for its admin API. Its errors are usage errors. The caller
+// New returns a client of the server of the flags, with a token for its admin API. Its errors are usage errors. The caller
 // closes the result.
-func New(f *Flags, token string) (*Server, error) {
+func New(f *Flags, token string) (*Client, error) {
 	base, err := f.base()
 	if err != nil {
 		return nil, err
@@ -106,14 +106,14 @@ func New(f *Flags, token string) (*Server, error) {
 		DialContext:         (&net.Dialer{Timeout: connectTimeMax}).DialContext,
 		TLSHandshakeTimeout: connectTimeMax, ResponseHeaderTimeout: responseTimeMax,
 	}
-	return &Server{base: base, token: strings.TrimSpace(token), http: &http.Client{
+	return &Client{base: base, token: strings.TrimSpace(token), http: &http.Client{
 		Transport:     transport, // a redirect could send the token elsewhere
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
 // Close closes the connections to the server.
-func (r *Server) Close() { r.http.CloseIdleConnections() }
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // roots returns the certificate authorities of the system and of --server-ca; nil: of the system alone.
 func (f *Flags) roots() (*x509.CertPool, error) {
@@ -134,24 +134,28 @@ func (f *Flags) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// do sends a request with a JSON body, if it is not nil, and decodes the response into an object.
-func (r *Server) do(ctx context.Context, method string, at *url.URL, body, into any) error {
-	res, err := r.send(ctx, method, at, body)
+// do sends a request with a JSON body, if it is not nil, and decodes the response.
+func do[T any](ctx context.Context, c *Client, method string, at *url.URL, body any) (result T, err error) {
+	res, err := c.send(ctx, method, at, body)
 	if err != nil {
-		return err
+		return result, err
 	}
 	defer res.Body.Close()
 	const bytesMax = 64 << 20 // a page of plants has about 8 MiB of texts
-	if err := json.NewDecoder(io.LimitReader(res.Body, bytesMax)).Decode(into); err != nil {
-		return fmt.Errorf("the response of the server at %s is incomplete: %w", r.base.Host, err)
+	if err := json.NewDecoder(io.LimitReader(res.Body, bytesMax)).Decode(&result); err != nil {
+		return result, fmt.Errorf("the response of the server at %s is incomplete: %w", c.base.Host, err)
 	}
-	return nil
+	return result, nil
+}
+
+func get[T any](ctx context.Context, c *Client, at *url.URL) (T, error) {
+	return do[T](ctx, c, http.MethodGet, at, nil)
 }
 
 // at returns the URL of a path of the API with query parameters, which alternate with their values. It omits those
 // without a value.
-func (r *Server) at(path string, query ...string) *url.URL {
-	u := r.base.JoinPath(path)
+func (c *Client) at(path string, query ...string) *url.URL {
+	u := c.base.JoinPath(path)
 	values := url.Values{}
 	for i := 0; i < len(query); i += 2 {
 		if query[i+1] != "" {
@@ -164,7 +168,7 @@ func (r *Server) at(path string, query ...string) *url.URL {
 
 // send sends a request and returns a response with the status 200, whose body the caller closes. The error is a
 // *plant.Error or about the connection.
-func (r *Server) send(ctx context.Context, method string, at *url.URL, body any) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method string, at *url.URL, body any) (*http.Response, error) {
 	content := io.Reader(http.NoBody)
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -180,22 +184,22 @@ func (r *Server) send(ctx context.Context, method string, at *url.URL, body any)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if r.token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.token)
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	res, err := r.http.Do(req)
+	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, r.unreachable(err)
+		return nil, c.unreachable(err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
 	}
 	defer res.Body.Close()
-	return nil, r.refused(res)
+	return nil, c.refused(res)
 }
 
 // unreachable returns the error of a request without a response.
-func (r *Server) unreachable(err error) error {
+func (c *Client) unreachable(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
@@ -205,18 +209,18 @@ func (r *Server) unreachable(err error) error {
 	switch {
 	case authority:
 		return fmt.Errorf("the certificate of the server at %s is not trusted: %w; give its authority with --server-ca",
-			r.base.Host, err)
+			c.base.Host, err)
 	case host:
 		return fmt.Errorf("the certificate of the server at %s has other names: %w; use one of them in --server",
-			r.base.Host, err)
+			c.base.Host, err)
 	case record, errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("the server at %s has no TLS; use http for a loopback address", r.base.Host)
+		return fmt.Errorf("the server at %s has no TLS; use http for a loopback address", c.base.Host)
 	}
-	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", r.base.Host, err)
+	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", c.base.Host, err)
 }
 
 // refused returns the error of an error response.
-func (r *Server) refused(res *http.Response) error {
+func (c *Client) refused(res *http.Response) error {
 	const bytesMax = 64 << 10
 	var e struct {
 		Error   plant.Code `json:"error"`
@@ -224,10 +228,10 @@ func (r *Server) refused(res *http.Response) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, bytesMax))
 	if json.Unmarshal(text, &e) != nil || e.Error.Status() != res.StatusCode {
-		if res.StatusCode == http.StatusBadRequest && r.base.Scheme == "http" {
-			return fmt.Errorf("the server at %s responds with %s; use https if it has TLS", r.base.Host, res.Status)
+		if res.StatusCode == http.StatusBadRequest && c.base.Scheme == "http" {
+			return fmt.Errorf("the server at %s responds with %s; use https if it has TLS", c.base.Host, res.Status)
 		}
-		return fmt.Errorf("%s is not the admin listener of a Plant Store: it responds with %s", r.base.Host, res.Status)
+		return fmt.Errorf("%s is not the admin listener of a Plant Store: it responds with %s", c.base.Host, res.Status)
 	}
 	f := &plant.Error{Code: e.Error, Message: terminal.Printable(e.Message)}
 	switch e.Error {
@@ -239,7 +243,7 @@ func (r *Server) refused(res *http.Response) error {
 		f.Message = "the server refuses the token: " + f.Message + "; use one that plantstore token create --scope has made"
 	case plant.CodeNotFound:
 		f.Message = fmt.Sprintf("%s is not the admin listener, or its version is older; use the address of --admin-listen",
-			r.base.Host)
+			c.base.Host)
 	case plant.CodeMisdirected:
 		f.Message += "; add the name to --admin-host of the server"
 	}
