@@ -147,7 +147,7 @@ func (s *Service) importError(err error) *plant.Error {
 	case inStore:
 		s.log.Warn("import failed", "error", failed)
 		stopped := fmt.Sprintf("the import stopped before the lines %d to %d:", failed.First, failed.Last)
-		return storeAnswer(failed, stopped, stopped+" the store failed, and the rows may be stored")
+		return store.ClientError(failed, stopped, stopped+" the store failed, and the rows may be stored")
 	case known:
 		return answer
 	case errors.Is(err, context.Canceled): // by Close

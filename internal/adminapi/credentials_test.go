@@ -294,7 +294,7 @@ func TestChangeWithoutStore(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return failing{e, errors.New("disk on fire")} }})
 	got := h.post("/credentials", `{"name":"a","scopes":["metrics"],"no_expiry":true}`)
-	want := refused(50304, "nothing was changed because the store is unavailable; send the request again")
+	want := refused(50304, "nothing was changed because the store cannot write now; send it again")
 	check(t, "mint", got, want)
 	if log := h.log.string(); !strings.Contains(log, `msg="change for the operator failed" error="disk on fire"`) {
 		t.Errorf("the log lacks the cause:\n%s", log)

@@ -88,10 +88,11 @@ const (
 	textUnknownOutcome = "the outcome is unknown and the plant may be stored; " +
 		"send it again, a retry never creates a second plant"
 	textUnavailable = "the plant was not stored because the store cannot write now; send it again"
-	textDiskFull    = "the plant was not stored because the disk of the store is full; send it again later"
-	textReadOnly    = "the plant was not stored because a move makes the store read-only; send it again"
-	textNoTokens    = "nothing was stored because the store cannot check credentials now; send the request again"
-	textInternal    = "internal error; the log of the server has the cause under the request id"
+	textDiskFull    = "the plant was not stored because the disk of the store is full; " +
+		"send it again when the disk has free space"
+	textReadOnly = "the plant was not stored because a move makes the store read-only; send it again"
+	textNoTokens = "nothing was stored because the store cannot check credentials now; send the request again"
+	textInternal = "internal error; the log of the server has the cause under the request id"
 )
 
 // retryable returns an error response with Retry-After.

@@ -187,7 +187,8 @@ var (
 	// ErrOutcomeUnknown means that the batch may be stored.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken means that the engine must not be used any more: the process has to
-	// end, and the next one recovers the store.
+	// end, and the next one recovers the store. The call changed nothing, unless the
+	// error wraps ErrOutcomeUnknown too.
 	ErrBroken = errors.New("the store failed")
 	// ErrRemoved means that the files of the store were removed, renamed or replaced. It
 	// wraps ErrBroken.

@@ -150,7 +150,7 @@ func (w *writer) create(span *trace.Span, c store.Create) (store.Outcome, error)
 	<-b.done
 	if b.late { // the commit may still be running
 		span.Record(queueSpan, c.At, time.Now(), nil, true)
-		return store.Outcome{}, errUnknown()
+		return store.Outcome{}, clientError(store.ErrOutcomeUnknown)
 	}
 	if span.Sampled() {
 		b.recordWait(span, c.At)
@@ -170,7 +170,7 @@ func (w *writer) add(span *trace.Span, c store.Create) (b *pendingBatch, i int, 
 	b = w.pending
 	switch {
 	case w.broken:
-		return nil, 0, errUnavailable()
+		return nil, 0, clientError(store.ErrBroken)
 	case w.closed:
 		return nil, 0, plant.Errorf(plant.CodeShuttingDown,
 			"the plant was not stored because the server is shutting down; send it again")
@@ -184,7 +184,7 @@ func (w *writer) add(span *trace.Span, c store.Create) (b *pendingBatch, i int, 
 	}
 	select {
 	case <-b.done: // the running commit hangs, and every request in the batch has timed out
-		return nil, 0, errUnavailable()
+		return nil, 0, clientError(store.ErrBroken)
 	default:
 	}
 	if len(b.creates) == 0 {
@@ -466,7 +466,7 @@ func (w *writer) fail() {
 		return
 	}
 	w.broken = true
-	w.pending.err = errUnavailable()
+	w.pending.err = clientError(store.ErrBroken)
 	w.pending.complete()
 	w.pending = newBatch(0)
 	w.signal()
@@ -475,28 +475,8 @@ func (w *writer) fail() {
 
 // clientError returns the error that a client receives for an engine's error.
 func clientError(err error) *plant.Error {
-	switch {
-	case errors.Is(err, store.ErrOutcomeUnknown):
-		return errUnknown()
-	case errors.Is(err, store.ErrFull):
-		return plant.Errorf(plant.CodeStoreFull,
-			"the plant was not stored because the disk of the store is full; send it again later")
-	case errors.Is(err, store.ErrReadOnly):
-		return plant.Errorf(plant.CodeStoreReadOnly,
-			"the plant was not stored because a move makes the store read-only; send it again")
-	default:
-		return errUnavailable()
-	}
-}
-
-func errUnknown() *plant.Error {
-	return plant.Errorf(plant.CodeOutcomeUnknown,
+	return store.ClientError(err, "the plant was not stored because",
 		"the outcome is unknown and the plant may be stored; send it again, a retry never creates a second plant")
-}
-
-func errUnavailable() *plant.Error {
-	return plant.Errorf(plant.CodeStoreUnavailable,
-		"the plant was not stored because the store cannot write now; send it again")
 }
 
 // close refuses new creates and waits until the pending ones are committed.
