@@ -41,8 +41,8 @@ type DayCount struct {
 // CountProgress is the progress of a running count, in the form of the API.
 type CountProgress struct {
 	Since time.Time `json:"started_at"`
-	Rows  int64     `json:"rows"`         // plants read
-	Of    *int64    `json:"of,omitempty"` // plants at the start, an estimate on PostgreSQL; nil: unknown
+	Rows  int64     `json:"rows"`            // plants read
+	Total *int64    `json:"total,omitempty"` // plants at the start, an estimate on PostgreSQL; nil: unknown
 }
 
 const (
@@ -104,7 +104,7 @@ func (s *Service) startCount() error {
 
 // count counts all plants.
 func (s *Service) count(ctx context.Context, progress CountProgress) (*Counts, error) {
-	progress.Of = s.plants(ctx)
+	progress.Total = s.plantCount(ctx)
 	t := tally{Counts: Counts{At: progress.Since, Exact: true}, tags: map[string]*int64{}, days: map[int64]int64{}}
 	for c, err := range s.scan(ctx, firstID, t.add) {
 		if err != nil {

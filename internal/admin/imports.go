@@ -45,8 +45,8 @@ type Import struct {
 	By         string            `json:"by,omitempty"` // name of the credential
 	StartedAt  time.Time         `json:"started_at"`
 	EndedAt    time.Time         `json:"ended_at,omitzero"`
-	Bytes      int64             `json:"bytes"`        // that have arrived
-	Of         *int64            `json:"of,omitempty"` // bytes of the file; nil: unknown
+	Bytes      int64             `json:"bytes"`           // that have arrived
+	Total      *int64            `json:"total,omitempty"` // bytes of the file; nil: unknown
 
 	importer.Counts
 
@@ -198,7 +198,7 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 		},
 	}
 	if n.Bytes >= 0 {
-		j.state.Of = &n.Bytes
+		j.state.Total = &n.Bytes
 	}
 	l.list = append(l.list, j)
 	return j, nil

@@ -26,9 +26,9 @@ type SearchQuery struct {
 
 // SearchProgress is a part of the result of a search.
 type SearchProgress struct {
-	Hits []plant.Record // found since the last part, by ascending id
-	Rows int64          // plants read since the start
-	Of   *int64         // plants in the store when the search started, an estimate on PostgreSQL; nil: unknown
+	Hits  []plant.Record // found since the last part, by ascending id
+	Rows  int64          // plants read since the start
+	Total *int64         // plants in the store when the search started, an estimate on PostgreSQL; nil: unknown
 }
 
 // SearchEnd is the end of a search.
@@ -73,7 +73,7 @@ func (s *Service) Search(
 	}
 	defer leave()
 	r := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
-	r.progress.Of, r.end.Next = s.plants(scanContext), newCursor(from, "")
+	r.progress.Total, r.end.Next = s.plantCount(scanContext), newCursor(from, "")
 	if err = r.send(); err == nil {
 		err = r.scan(scanContext, from)
 	}
@@ -94,8 +94,8 @@ func (s *Service) Search(
 // errReport wraps the error of a report.
 var errReport = errors.New("report the progress of a search")
 
-// plants returns the number of stored plants; nil: unknown.
-func (s *Service) plants(ctx context.Context) *int64 {
+// plantCount returns the number of stored plants; nil: unknown.
+func (s *Service) plantCount(ctx context.Context) *int64 {
 	state, err := s.engine.State(ctx)
 	if err != nil || state.Plants < 0 {
 		return nil // the scan returns an error that persists

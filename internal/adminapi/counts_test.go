@@ -27,7 +27,7 @@ type counts struct {
 	Running *struct {
 		StartedAt time.Time `json:"started_at"`
 		Rows      int64
-		Of        *int64
+		Total     *int64
 	}
 }
 
@@ -138,7 +138,7 @@ func TestCountIsAlone(t *testing.T) {
 	g.next <- struct{}{} // the first plant is counted
 	for range 3 {
 		running := h.counts("?max_age=0").Running
-		if running == nil || running.Rows < 1 || running.Of == nil || *running.Of != 0 {
+		if running == nil || running.Rows < 1 || running.Total == nil || *running.Total != 0 {
 			t.Errorf("got %+v, want a running count", running)
 		}
 	}

@@ -109,7 +109,7 @@ func TestImport(t *testing.T) {
 	}
 	size := len(mixedFile)
 	want := fmt.Sprintf(`{"id":"spring","name":"plants.csv","format":"csv","on_conflict":"report","state":"complete",`+
-		`"by":"nursery","started_at":%q,"ended_at":%q,"bytes":%d,"of":%d,"created":2,"existing":1,"conflicting":1,`+
+		`"by":"nursery","started_at":%q,"ended_at":%q,"bytes":%d,"total":%d,"created":2,"existing":1,"conflicting":1,`+
 		`"invalid":1,"rejects_kept":2,"rejects":[`+
 		`{"line":4,"reason":"id 3: a plant with this id is stored with a different name",`+
 		`"text":"3,Quercus petraea,tree"},{"line":5,"reason":"id must be a 64-bit integer in decimal digits; got \"five\"",`+
@@ -390,7 +390,7 @@ func TestImportCanceled(t *testing.T) {
 	s := c.startPut("/imports/a?format=csv")
 	s.write(t, 1, 2500)
 	running := c.await("a", func(i admin.Import) bool { return i.Created == 2000 })
-	if running.State != admin.JobRunning || running.Bytes == 0 || running.Of != nil {
+	if running.State != admin.JobRunning || running.Bytes == 0 || running.Total != nil {
 		t.Errorf("got %+v", running)
 	}
 	check(t, "rejects", c.get("/imports/a/rejects"), refused(40907,

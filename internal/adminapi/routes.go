@@ -76,16 +76,16 @@ func (a *API) routes() []server.Route {
 		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(change(a.service.RetryDead))},
 		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(change(a.service.DropDead))},
 
-		{Method: "GET", Path: "/imports", Scope: create, Or: all, Guarded: true, Handle: respond(a.listImports)},
+		{Method: "GET", Path: "/imports", Scope: create, OtherScope: all, Guarded: true, Handle: respond(a.listImports)},
 		{
 			Method: "PUT", Path: file, Scope: create, Untimed: true,
 			Handle: respond(a.importPlants, "format", "name", "on_conflict"),
 		},
-		{Method: "GET", Path: file, Scope: create, Or: all, Guarded: true, Handle: respond(a.getImport)},
+		{Method: "GET", Path: file, Scope: create, OtherScope: all, Guarded: true, Handle: respond(a.getImport)},
 		{
 			Method: "GET", Path: file + "/rejects", Scope: create, Guarded: true, Untimed: true,
 			Handle: stream(a.downloadRejects, "form"),
 		},
-		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Handle: respond(a.cancelImport)},
+		{Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Handle: respond(a.cancelImport)},
 	}
 }

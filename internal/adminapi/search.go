@@ -49,9 +49,9 @@ type searchWriter struct {
 }
 
 type progressLine struct {
-	Type string `json:"type"`
-	Rows int64  `json:"rows"`
-	Of   *int64 `json:"of,omitempty"` // nil: unknown
+	Type  string `json:"type"`
+	Rows  int64  `json:"rows"`
+	Total *int64 `json:"total,omitempty"` // nil: unknown
 }
 
 type endLine struct {
@@ -75,7 +75,7 @@ func (s *searchWriter) progress(p admin.SearchProgress) error {
 	}
 	if time.Since(s.progressAt) >= admin.ProgressEvery {
 		s.progressAt = time.Now()
-		lines = appendLine(lines, progressLine{Type: "progress", Rows: p.Rows, Of: p.Of})
+		lines = appendLine(lines, progressLine{Type: "progress", Rows: p.Rows, Total: p.Total})
 	}
 	return s.send(lines)
 }

@@ -29,7 +29,7 @@ type line struct {
 	Type   string
 	Plant  struct{ ID int64 }
 	Rows   int64
-	Of     *int64
+	Total  *int64
 	Reason string
 	Hits   int64
 	Next   string
@@ -92,7 +92,7 @@ func TestSearch(t *testing.T) {
 	}
 	got := h.get("/plants/search?name=rub")
 	took := got.body[strings.Index(got.body, `"took_ms":`):]
-	check(t, "whole response", got, response{200, ndjson, `{"type":"progress","rows":0,"of":5}
+	check(t, "whole response", got, response{200, ndjson, `{"type":"progress","rows":0,"total":5}
 {"type":"hit","plant":{"id":7,"name":"acer rubrum","tag":"Tree",` + created + `}}
 {"type":"end","reason":"complete","hits":1,"rows":5,` + took})
 }
@@ -214,7 +214,7 @@ func TestSearchStreams(t *testing.T) {
 		t.Fatalf("no line: %v", lines.Err())
 		return line{}
 	}
-	if first := next(); first.Type != "progress" || first.Of == nil || *first.Of != 0 {
+	if first := next(); first.Type != "progress" || first.Total == nil || *first.Total != 0 {
 		t.Errorf("the first line is %+v", first)
 	}
 	for id := range int64(3) {

@@ -42,8 +42,8 @@ func TestConsoleAuthorizationPage(t *testing.T) {
 	want := map[string]string{}
 	for _, r := range h.routes {
 		scope := r.Scope.String()
-		if r.Or != 0 {
-			scope += " or " + r.Or.String()
+		if r.OtherScope != 0 {
+			scope += " or " + r.OtherScope.String()
 		}
 		want[r.Method+" "+r.Path] = scope
 	}

@@ -88,37 +88,37 @@ func (c *Console) Routes() ([]server.Route, error) {
 	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
 	const file = "/import/{id}"
 	page := func(path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
+		return server.Route{Method: "GET", Path: path, Scope: all, AllowLinks: true, Handle: handle}
 	}
 	change := func(path string, handle formHandler, show faultPage) server.Route {
 		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(onPage(handle, show))}
 	}
 	routes := []server.Route{
-		{Method: "GET", Path: signInPath, Open: true, Linked: true, Handle: c.showSignIn},
+		{Method: "GET", Path: signInPath, Open: true, AllowLinks: true, Handle: c.showSignIn},
 		{Method: "POST", Path: signInPath, Open: true, Handle: withForm(c.signIn)},
 		{Method: "POST", Path: "/sign-out", Open: true, Handle: withForm(c.signOut)},
 		{Method: "GET", Path: "/session", Open: true, Background: true, Handle: c.serveSession},
 		{Method: "GET", Path: continuePath, Open: true, Handle: c.serveContinue},
-		{Method: "GET", Path: issuerPath, Open: true, Linked: true, Handle: c.beginAtIssuer},
-		{Method: "GET", Path: callbackPath, Open: true, Linked: true, Handle: c.finishAtIssuer},
+		{Method: "GET", Path: issuerPath, Open: true, AllowLinks: true, Handle: c.beginAtIssuer},
+		{Method: "GET", Path: callbackPath, Open: true, AllowLinks: true, Handle: c.finishAtIssuer},
 
 		page("/", c.showOverview),
 		{Method: "GET", Path: "/live", Scope: all, Background: true, Handle: c.serveLive},
 
-		{Method: "GET", Path: "/plants", Scope: read, Bulk: true, Linked: true, Handle: c.showPlants},
+		{Method: "GET", Path: "/plants", Scope: read, Bulk: true, AllowLinks: true, Handle: c.showPlants},
 		{Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true, Handle: c.streamPlants},
 		{Method: "GET", Path: "/plants/export", Scope: read, Bulk: true, Untimed: true, Handle: c.exportPlants},
-		{Method: "GET", Path: "/plants/new", Scope: create, Linked: true, Handle: c.showNewPlant},
+		{Method: "GET", Path: "/plants/new", Scope: create, AllowLinks: true, Handle: c.showNewPlant},
 		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
-		{Method: "GET", Path: "/plants/{id}", Scope: read, Linked: true, Handle: c.showPlant},
+		{Method: "GET", Path: "/plants/{id}", Scope: read, AllowLinks: true, Handle: c.showPlant},
 
-		{Method: "GET", Path: "/import", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImports},
+		{Method: "GET", Path: "/import", Scope: create, OtherScope: all, Untimed: true, AllowLinks: true, Handle: c.showImports},
 		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
-		{Method: "GET", Path: file, Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImport},
+		{Method: "GET", Path: file, Scope: create, OtherScope: all, Untimed: true, AllowLinks: true, Handle: c.showImport},
 		{Method: "POST", Path: file, Scope: create, Untimed: true, Handle: c.importFile},
-		{Method: "GET", Path: file + "/live", Scope: create, Or: all, Untimed: true, Background: true, Handle: c.serveImport},
+		{Method: "GET", Path: file + "/live", Scope: create, OtherScope: all, Untimed: true, Background: true, Handle: c.serveImport},
 		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
-		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Untimed: true, Handle: withForm(c.cancelImport)},
+		{Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Untimed: true, Handle: withForm(c.cancelImport)},
 
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential, c.credentialsWith),
@@ -139,9 +139,9 @@ func (c *Console) Routes() ([]server.Route, error) {
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
 
-		{Method: "GET", Path: "/reference", Scope: read, Linked: true, Handle: c.showPublicReference},
-		{Method: "GET", Path: "/reference/admin", Scope: read, Linked: true, Handle: c.showAdminReference},
-		{Method: "GET", Path: "/reference/try", Scope: create, Linked: true, Handle: c.showTry},
+		{Method: "GET", Path: "/reference", Scope: read, AllowLinks: true, Handle: c.showPublicReference},
+		{Method: "GET", Path: "/reference/admin", Scope: read, AllowLinks: true, Handle: c.showAdminReference},
+		{Method: "GET", Path: "/reference/try", Scope: create, AllowLinks: true, Handle: c.showTry},
 		{Method: "POST", Path: "/reference/try", Scope: create, Handle: withForm(c.try)},
 	}
 	files, err := staticRoutes()

@@ -31,13 +31,13 @@ func TestLinksFromOtherSites(t *testing.T) {
 			kind := res.Header.Get("Content-Type")
 			refresh := res.Header.Get("Refresh")
 			switch {
-			case r.Linked && !r.Open:
+			case r.AllowLinks && !r.Open:
 				pages++
 				want := "0; url=/continue?next=" + strings.ReplaceAll(path, "/", "%2F") + "%3Frange%3D1h%26name%3D%2522a%2522"
 				if res.status != 200 || refresh != want || len(res.Cookies()) > 0 {
 					t.Errorf("%s: got %d with %q, want %q", path, res.status, refresh, want)
 				}
-			case r.Linked:
+			case r.AllowLinks:
 				if res.status == 403 {
 					t.Errorf("%s: got 403", path)
 				}

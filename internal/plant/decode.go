@@ -97,10 +97,10 @@ func (d *decoder) member(name []byte) bool {
 		return d.id()
 	case "name":
 		d.hasName = true
-		return d.string("name", CodeNameWrongType, CodeNameHasNUL, &d.plant.Name)
+		return d.stringMember("name", CodeNameWrongType, CodeNameHasNUL, &d.plant.Name)
 	case "tag":
 		d.plant.Tag.present = true
-		return d.string("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
+		return d.stringMember("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
 	}
 	return d.skip("an unknown member")
 }
@@ -131,8 +131,8 @@ func (d *decoder) id() bool {
 	return true
 }
 
-// string parses the value of a member that must be a string into out.
-func (d *decoder) string(member string, wrongType, hasNUL Code, out *string) bool {
+// stringMember parses the value of a member that must be a string into out.
+func (d *decoder) stringMember(member string, wrongType, hasNUL Code, out *string) bool {
 	if d.peek() != '"' {
 		return d.wrongType(member, wrongType, member+" must be a string; got ")
 	}

@@ -163,7 +163,7 @@ const (
 	unreachable = `time=\S+ level=ERROR msg="store unreachable" error="(?:no answer in time|` +
 		"failed to connect to `user=postgres database=test\\d+`: [^;\n]*: connect: no such file or directory|" +
 		`[^;\n]*(?:EOF|closed|reset|broken pipe|deadline exceeded)[^;\n]*)"\n`
-	reachable = `time=\S+ level=INFO msg="store reachable again" away_us=\d+ commits_failed=\d+ plants_failed=\d+\n`
+	reachable = `time=\S+ level=INFO msg="store reachable again" outage_us=\d+ commits_failed=\d+ plants_failed=\d+\n`
 )
 
 // TestOutage loses the database while clients use the store: the store is not ready,

@@ -35,7 +35,7 @@ func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	if c.route.stale {
+	if c.route.staleTokens {
 		if principal, err := h.store.AuthenticateStale(credential); err == nil {
 			return principal, nil
 		}

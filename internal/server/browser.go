@@ -46,7 +46,7 @@ func (h *handler) serveLink(c *Call, refused error) error {
 		return refused
 	}
 	at := h.routes.find(r)
-	if at == nil || at.byMethod[r.Method] == nil || !at.byMethod[r.Method].Linked {
+	if at == nil || at.byMethod[r.Method] == nil || !at.byMethod[r.Method].AllowLinks {
 		return refused
 	}
 	c.route = at.byMethod[r.Method]

@@ -198,7 +198,7 @@ func TestSlowReadersOfManyCredentials(t *testing.T) {
 	h := start(t, func(s *setup) {
 		s.admins = listen.Limits{Connections: connections, IdleTimeout: wait, Incomplete: 1}
 		s.routes = []server.Route{
-			{Method: "GET", Path: "/endless", Scope: auth.ScopeRead, Or: auth.ScopeAdmin, Handle: endless},
+			{Method: "GET", Path: "/endless", Scope: auth.ScopeRead, OtherScope: auth.ScopeAdmin, Handle: endless},
 		}
 	})
 	download := func(credential string) io.ReadCloser {

@@ -87,8 +87,8 @@ const CheckEvery = checkEvery
 
 // scopeText returns the scopes of a route as docs/reference/authorization.md has them.
 func scopeText(r *Route) string {
-	if r.Or != 0 {
-		return r.Scope.String() + " or " + r.Or.String()
+	if r.OtherScope != 0 {
+		return r.Scope.String() + " or " + r.OtherScope.String()
 	}
 	return r.Scope.String()
 }

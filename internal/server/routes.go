@@ -28,25 +28,25 @@ func fromHandler(h http.Handler) HandlerFunc {
 // Route is one method of one path. Exactly one of Scope and Open is set. A segment {name} of the path matches every
 // segment that is not empty, and http.Request.PathValue returns it. Such a path is matched after all other paths.
 type Route struct {
-	Method  string      // GET includes HEAD
-	Path    string      // the label of the metrics
-	Scope   auth.Scopes // the credential must have it
-	Or      auth.Scopes // or this one; 0: none
-	Open    bool        // requires no credential
-	Guarded bool        // requires the credential even with Config.AdminOpen, as every page and every method but GET does
-	Untimed bool        // no histogram: a static file, or a response for which the client chooses the time
-	Bulk    bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
-	Page    bool        // uses Config.Browser for the credential and for errors
-	Linked  bool        // pages of other sites may link to it: a GET that changes nothing and is not a download
+	Method     string      // GET includes HEAD
+	Path       string      // the label of the metrics
+	Scope      auth.Scopes // the credential must have it
+	OtherScope auth.Scopes // or this one; 0: none
+	Open       bool        // requires no credential
+	Guarded    bool        // requires the credential even with Config.AdminOpen, as every page and every method but GET does
+	Untimed    bool        // no histogram: a static file, or a response for which the client chooses the time
+	Bulk       bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
+	Page       bool        // uses Config.Browser for the credential and for errors
+	AllowLinks bool        // pages of other sites may link to it: a GET that changes nothing and is not a download
 
 	// Background means that a page sends the requests by itself. Successful ones are in a log of level debug only.
 	Background bool
 
 	Handle HandlerFunc
 
-	verbose  auth.Scopes // the scope of an open route with ?verbose; 0: none
-	stale    bool        // accepts the tokens of the last poll while the store is unreachable
-	untraced bool        // no span without a traceparent: a probe or a scrape
+	verbose     auth.Scopes // the scope of an open route with ?verbose; 0: none
+	staleTokens bool        // accepts the tokens of the last poll while the store is unreachable
+	untraced    bool        // no span without a traceparent: a probe or a scrape
 
 	metrics *routeMetrics // set by newHandler
 	log     slog.Handler  // with the method and the path; set by newHandler
@@ -87,7 +87,7 @@ func (r *Route) required(req *http.Request) auth.Scopes {
 
 // check returns an error if a principal lacks a scope, unless it has the other scope of the route.
 func (r *Route) check(p auth.Principal, scope auth.Scopes) error {
-	if r.Or != 0 && p.Scopes.Has(r.Or) {
+	if r.OtherScope != 0 && p.Scopes.Has(r.OtherScope) {
 		return nil
 	}
 	return p.Require(scope)
@@ -104,7 +104,7 @@ func adminRoutes(c Config) routes {
 			Method: "GET", Path: "/readyz", Open: true, untraced: true, verbose: auth.ScopeAdmin,
 			Handle: ready(c.Store, true),
 		},
-		{Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, stale: true, untraced: true, Handle: metricsPage},
+		{Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, staleTokens: true, untraced: true, Handle: metricsPage},
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)

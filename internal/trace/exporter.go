@@ -137,7 +137,7 @@ func (e *exporter) wait() {
 func (e *exporter) success(spans int) {
 	e.exported.Add(float64(spans))
 	if !e.since.IsZero() {
-		e.log.Info("traces are exported again", "away_us", time.Since(e.since).Microseconds(), "spans_lost", e.lost)
+		e.log.Info("traces are exported again", "outage_us", time.Since(e.since).Microseconds(), "spans_lost", e.lost)
 		e.since, e.lost = time.Time{}, 0
 	}
 }

@@ -98,7 +98,7 @@ func (o *outage) commitSucceeded() {
 	defer o.mu.Unlock()
 	o.failing.Store(false)
 	if o.commitErr != nil {
-		o.log.Info("store accepts plants again", "away_us", time.Since(o.failedAt).Microseconds(),
+		o.log.Info("store accepts plants again", "outage_us", time.Since(o.failedAt).Microseconds(),
 			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
 		o.commitErr, o.commits = nil, failures{}
 	}
@@ -128,7 +128,7 @@ func (o *outage) pollSucceeded(start time.Time) {
 	o.cause = nil
 	switch {
 	case !o.since.IsZero():
-		o.log.Info("store reachable again", "away_us", time.Since(o.since).Microseconds(),
+		o.log.Info("store reachable again", "outage_us", time.Since(o.since).Microseconds(),
 			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
 		o.since, o.back, o.commits = time.Time{}, time.Now(), failures{}
 		o.failing.Store(o.commitErr != nil)

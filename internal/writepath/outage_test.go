@@ -42,7 +42,7 @@ func (j *journal) lines() []string {
 func (j *journal) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		away := time.Duration(0)
-		if a.Key == "away_us" {
+		if a.Key == "outage_us" {
 			away = time.Duration(a.Value.Int64()) * time.Microsecond
 		}
 		switch {
@@ -315,7 +315,7 @@ func testRefusing(t *testing.T, failure error, client bool, reason string) {
 	if len(lines) != 2 ||
 		!strings.HasPrefix(lines[0], `level=ERROR msg="store accepts no plants" error=`) ||
 		!strings.Contains(lines[0], failure.Error()) ||
-		!strings.HasPrefix(lines[1], `level=INFO msg="store accepts plants again" away_us=`) ||
+		!strings.HasPrefix(lines[1], `level=INFO msg="store accepts plants again" outage_us=`) ||
 		!strings.HasSuffix(lines[1], ` commits_failed=30 plants_failed=30`) {
 		t.Errorf("log:\n%s", strings.Join(lines, "\n"))
 	}

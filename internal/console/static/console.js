@@ -239,7 +239,7 @@ function searchAsYouType(form) {
         } else if (Date.now() - told > 900) { // a screen reader reads each text
           told = Date.now();
           status.textContent = number.format(hits) + " found; " + number.format(line.rows) +
-            (line.of > 0 ? " of " + number.format(line.of) : "") + " plants searched…";
+            (line.total > 0 ? " of " + number.format(line.total) : "") + " plants searched…";
         }
       });
     } catch (error) {

@@ -62,7 +62,7 @@ async function watch(section) {
       const state = await stateOf(section.dataset.watch);
       if (!state || state.state !== "running") return location.reload();
       show(section, state);
-      told = showProgress(section, state.bytes, state.of, told);
+      told = showProgress(section, state.bytes, state.total, told);
     } catch {
       section.querySelector("[data-status]").textContent = "The server does not respond.";
     }
