@@ -2,7 +2,6 @@
 package site_test
 
 import (
-	"context"
 	"fmt"
 	"html"
 	"io/fs"
@@ -15,14 +14,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"plantstore/internal/server/browsertest"
@@ -169,79 +164,25 @@ func checkLink(t *testing.T, files map[string]map[string]bool, page, link string
 	}
 }
 
-// reader is a Chromium with one page of the site.
+// reader is a Chromium with a page of the site.
 type reader struct {
-	t      *testing.T
-	ctx    context.Context // of chromedp; ends with the test
-	base   string          // URL of the versions
-	mu     sync.Mutex
-	faults []string // errors of the browser, and requests to other hosts; guarded by mu
-}
+	*browsertest.Page
 
-// record records an event of the page. chromedp calls it for each event.
-func (r *reader) record(event any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch e := event.(type) {
-	case *network.EventRequestWillBeSent:
-		if !strings.HasPrefix(e.Request.URL, r.base) && !strings.HasPrefix(e.Request.URL, "data:") {
-			r.faults = append(r.faults, "the page sent a request to "+e.Request.URL)
-		}
-	case *log.EventEntryAdded:
-		if e.Entry.URL == r.base+absentPage {
-			return
-		}
-		r.faults = append(r.faults, fmt.Sprintf("the browser logged %s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
-	}
-}
-
-func (r *reader) do(actions ...chromedp.Action[chromedp.Void]) {
-	r.t.Helper()
-	if err := chromedp.Do(r.ctx, actions...); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func evaluate[T any](r *reader, expression string) T {
-	r.t.Helper()
-	value, err := chromedp.Run(r.ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		r.t.Fatalf("%s: %v", expression, err)
-	}
-	return value
-}
-
-// await waits until an expression is true, also on the next page.
-func (r *reader) await(expression string) {
-	r.t.Helper()
-	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		isTrue, err := chromedp.Run(r.ctx, chromedp.Evaluate[bool](`!!document.body && !!(`+expression+`)`))
-		if err == nil && isTrue {
-			return
-		}
-	}
-	r.t.Fatalf("%s: not true; the page is %s", expression, evaluate[string](r, "location.href"))
+	t    *testing.T
+	base string // URL of the versions
 }
 
 // look checks the width of the open page, and writes its image to the directory that SITE_SCREENSHOTS names.
 func (r *reader) look(name string, width int64) {
 	r.t.Helper()
-	if got := evaluate[int64](r, "document.documentElement.scrollWidth"); got > width {
+	if got := browsertest.Evaluate[int64](r.Page, "document.documentElement.scrollWidth"); got > width {
 		r.t.Errorf("%s: the page is %d px wide, want %d", name, got, width)
 	}
 	const images = `[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)`
-	if broken := evaluate[[]string](r, images); len(broken) > 0 {
+	if broken := browsertest.Evaluate[[]string](r.Page, images); len(broken) > 0 {
 		r.t.Errorf("%s: these images are broken: %q", name, broken)
 	}
-	if dir := os.Getenv("SITE_SCREENSHOTS"); dir != "" {
-		image, err := chromedp.Run(r.ctx, chromedp.CaptureScreenshot())
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name+".png"), image, 0o600)
-		}
-		if err != nil {
-			r.t.Error(err)
-		}
-	}
+	r.Screenshot("SITE_SCREENSHOTS", name)
 }
 
 // read opens the landing page and a how-to guide, searches, and changes the theme and the version.
@@ -249,36 +190,17 @@ func read(t *testing.T, out string) {
 	t.Helper()
 	server := httptest.NewServer(http.FileServer(http.Dir(out)))
 	defer server.Close()
-	ctx, stop, err := browsertest.Start(t.Context(), need(t, "chromium"), 6*wait)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	r := &reader{t: t, ctx: ctx, base: server.URL}
-	if err := chromedp.Listen(ctx, r.record); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		call(ctx, network.Enable, network.EnableParams{}), call(ctx, log.Enable, cdp.Empty{}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := &reader{browsertest.Open(t, 6*wait), t, server.URL}
 	r.openPages()
 	r.search()
 	r.changeTheme()
 	r.changeVersion()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, fault := range r.faults {
-		t.Error(fault)
+	for _, text := range r.Logs() {
+		if !strings.Contains(text, r.base+absentPage) {
+			t.Errorf("the browser logged %s", text)
+		}
 	}
-}
-
-func call[P, R any](ctx context.Context, method cdp.Command[P, R], params P) error {
-	_, err := chromedp.Call(ctx, method, params)
-	return err
+	r.Check(r.base, strings.TrimPrefix(r.base, "http://"))
 }
 
 func (r *reader) openPages() {
@@ -291,54 +213,51 @@ func (r *reader) openPages() {
 		width  int64
 		scheme string
 	}{{1360, "light"}, {360, "dark"}} {
-		err := call(r.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		browsertest.Call(r.Page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: form.scheme}},
 		})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.do(chromedp.EmulateViewport(form.width, 900))
+		r.Do(chromedp.EmulateViewport(form.width, 900))
 		for _, name := range pages {
-			r.do(chromedp.Navigate(r.base + "/main/" + name + ".html"))
-			r.await(`document.querySelector("main h1") && siteVersions`)
+			r.Do(chromedp.Navigate(r.base + "/main/" + name + ".html"))
+			r.Await(`document.querySelector("main h1") && siteVersions`)
 			r.look(fmt.Sprintf("%s-%d-%s", strings.ReplaceAll(name, "/", "-"), form.width, form.scheme), form.width)
 		}
 	}
-	r.do(chromedp.Navigate(r.base + "/main/index.html"))
-	r.await(`document.querySelectorAll(".charts img").length === 4 && siteVersions`)
-	r.do(chromedp.Click(chromedp.CSS("#site-menu")), chromedp.WaitVisible(chromedp.CSS("#site-pages")))
+	r.Do(chromedp.Navigate(r.base + "/main/index.html"))
+	r.Await(`document.querySelectorAll(".charts img").length === 4 && siteVersions`)
+	r.Do(chromedp.Click(chromedp.CSS("#site-menu")), chromedp.WaitVisible(chromedp.CSS("#site-pages")))
 	r.look("menu", 360)
 }
 
 func (r *reader) search() {
 	r.t.Helper()
-	r.do(chromedp.EmulateViewport(1360, 900), chromedp.Navigate(r.base+"/main/docs/how-to/upgrade.html"))
-	r.await(`siteVersions`)
-	r.do(chromedp.SendKeys(chromedp.CSS("#site-query"), "restore backup"))
-	r.await(`document.querySelector("#site-results a")?.innerText.startsWith("Restore a backup")`)
+	r.Do(chromedp.EmulateViewport(1360, 900), chromedp.Navigate(r.base+"/main/docs/how-to/upgrade.html"))
+	r.Await(`siteVersions`)
+	r.Do(chromedp.SendKeys(chromedp.CSS("#site-query"), "restore backup"))
+	r.Await(`document.querySelector("#site-results a")?.innerText.startsWith("Restore a backup")`)
 	r.look("search", 1360)
-	r.do(chromedp.SendKeys(chromedp.CSS("#site-query"), "\r"))
-	r.await(`location.pathname === "/main/docs/how-to/restore-a-backup.html"`)
+	r.Do(chromedp.SendKeys(chromedp.CSS("#site-query"), "\r"))
+	r.Await(`location.pathname === "/main/docs/how-to/restore-a-backup.html"`)
 }
 
 func (r *reader) changeTheme() {
 	r.t.Helper()
 	const scheme = `getComputedStyle(document.documentElement).colorScheme`
-	r.do(chromedp.Navigate(r.base + "/main/index.html"))
-	r.await(`siteVersions`)
-	r.do(chromedp.Click(chromedp.CSS("#site-theme"))) // the system is dark
-	r.await(scheme + ` === "light"`)
+	r.Do(chromedp.Navigate(r.base + "/main/index.html"))
+	r.Await(`siteVersions`)
+	r.Do(chromedp.Click(chromedp.CSS("#site-theme"))) // the system is dark
+	r.Await(scheme + ` === "light"`)
 	r.look("theme-light", 1360)
-	r.do(chromedp.Click(chromedp.CSS("#site-theme")))
-	r.await(scheme + ` === "dark"`)
-	r.do(chromedp.Navigate(r.base + "/main/docs/README.html"))
-	r.await(scheme + ` === "dark"`)
+	r.Do(chromedp.Click(chromedp.CSS("#site-theme")))
+	r.Await(scheme + ` === "dark"`)
+	r.Do(chromedp.Navigate(r.base + "/main/docs/README.html"))
+	r.Await(scheme + ` === "dark"`)
 }
 
 func (r *reader) changeVersion() {
 	r.t.Helper()
-	r.await(`document.querySelectorAll("#site-version option").length === 2`)
-	evaluate[bool](r, `(menu => {menu.value = "v0.9.0"; return menu.dispatchEvent(new Event("change"))})(
+	r.Await(`document.querySelectorAll("#site-version option").length === 2`)
+	browsertest.Evaluate[bool](r.Page, `(menu => {menu.value = "v0.9.0"; return menu.dispatchEvent(new Event("change"))})(
 		document.getElementById("site-version"))`)
-	r.await(`document.title === "An older version"`)
+	r.Await(`document.title === "An older version"`)
 }

@@ -1,21 +1,15 @@
 package console_test
 
 import (
-	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -26,15 +20,12 @@ import (
 	"plantstore/internal/store"
 )
 
-// browser is a Chromium with one page.
+// browser is a Chromium with a page of the console.
 type browser struct {
-	t    *testing.T
-	h    *harness
-	ctx  context.Context // of chromedp; ends with the test
-	mu   sync.Mutex
-	host map[string]bool // of the requests; guarded by mu
-	logs []string        // errors of the browser; guarded by mu
-	sent float64         // bytes that the page received; guarded by mu
+	*browsertest.Page
+
+	t *testing.T
+	h *harness
 }
 
 // startBrowser starts Chromium. The test is skipped in the short form.
@@ -43,33 +34,11 @@ func startBrowser(t *testing.T, h *harness) *browser {
 	if testing.Short() {
 		t.Skip("it starts a browser")
 	}
-	ctx, stop, err := browsertest.Start(t.Context(), chromium(t), 6*wait)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	b := &browser{t: t, h: h, ctx: ctx, host: map[string]bool{}}
-	if err := chromedp.Listen(ctx, b.record); err != nil {
-		t.Fatal(err)
-	}
-	call(b, network.Enable, network.EnableParams{})
-	call(b, log.Enable, cdp.Empty{})
+	b := &browser{browsertest.Open(t, 6*wait), t, h}
 	// A page reports a violation of its policy before any other script runs.
-	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: reportViolations})
+	browsertest.Call(b.Page, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: reportViolations})
 	return b
-}
-
-// chromium returns the path of Chromium. Without it the test fails if CI=true, and is skipped
-// otherwise.
-func chromium(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip("this test requires Chromium:", err)
-	}
-	return program
 }
 
 // reportViolations writes the violations of the Content-Security-Policy, the errors of
@@ -81,91 +50,26 @@ addEventListener("error", e => faults.push("error: " + e.message));
 addEventListener("unhandledrejection", e => faults.push("rejection: " + e.reason));
 window.alert = text => faults.push("script of a plant: " + text);`
 
-func call[P, R any](b *browser, method cdp.Command[P, R], params P) R {
-	b.t.Helper()
-	result, err := chromedp.Call(b.ctx, method, params)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return result
-}
-
-// record records an event of the page. chromedp calls it for each event.
-func (b *browser) record(event any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch e := event.(type) {
-	case *network.EventRequestWillBeSent:
-		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" {
-			b.host[u.Host] = true
-		}
-	case *network.EventLoadingFinished:
-		b.sent += e.EncodedDataLength
-	case *log.EventEntryAdded:
-		b.logs = append(b.logs, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
-	}
-}
-
-func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate("http://" + b.h.host + path))
-}
-
-func evaluate[T any](b *browser, expression string) T {
-	b.t.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
-	}
-	return value
-}
-
-// await waits until an expression is true for a whole document. A navigation ends an evaluation, so await
-// evaluates it again. Until the document is complete, the end of its load makes the browser forget the elements that
-// chromedp has just found.
-func (b *browser) await(expression string) {
-	b.t.Helper()
-	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		isTrue, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.readyState === "complete" && (`+expression+`)`))
-		if err == nil && isTrue {
-			return
-		}
-	}
-	b.t.Fatalf("%s: not true; the page has %q", expression, evaluate[string](b, "String(document.body?.innerText)"))
+	b.Do(chromedp.Navigate("http://" + b.h.host + path))
 }
 
 // signIn signs in with a link, as the operator does.
 func (b *browser) signIn() {
 	b.t.Helper()
 	b.open("/sign-in?code=" + b.h.code(time.Now()))
-	b.do(chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS(".hero")))
+	b.Do(chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS(".hero")))
 }
 
 // check fails the test if a page logged an error, ran a script of a plant, violated its
 // policy or sent a request to another host.
 func (b *browser) check(where string) {
 	b.t.Helper()
-	for _, fault := range evaluate[[]string](b, "window.faults") {
+	for _, fault := range browsertest.Evaluate[[]string](b.Page, "window.faults") {
 		b.t.Errorf("%s: %s", where, fault)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, text := range b.logs {
-		b.t.Errorf("%s: the browser logged %s", where, text)
-	}
-	for host := range b.host {
-		if host != b.h.host {
-			b.t.Errorf("%s: the page sent a request to %s", where, host)
-		}
-	}
-	b.logs = nil
+	b.Check(where, b.h.host)
 }
 
 // hostileNames returns 200 texts that break out of HTML, attributes, scripts and layouts if a
@@ -213,7 +117,7 @@ func TestPagesInBrowser(t *testing.T) {
 	h := startHostile(t)
 	b := startBrowser(t, h)
 	axe := installAxe(t)
-	b.do(chromedp.EmulateViewport(360, 900))
+	b.Do(chromedp.EmulateViewport(360, 900))
 	b.open("/sign-in")
 	b.checkPage("/sign-in", axe, 360, "light")
 	b.signIn()
@@ -222,13 +126,11 @@ func TestPagesInBrowser(t *testing.T) {
 			width  int64
 			scheme string
 		}{{1280, "light"}, {360, "dark"}} {
-			b.do(chromedp.EmulateViewport(form.width, 900))
-			call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			b.Do(chromedp.EmulateViewport(form.width, 900))
+			browsertest.Call(b.Page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: form.scheme}},
 			})
-			b.mu.Lock()
-			b.sent = 0
-			b.mu.Unlock()
+			b.Received()
 			b.open(path)
 			b.checkPage(path, axe, form.width, form.scheme)
 		}
@@ -239,25 +141,24 @@ func TestPagesInBrowser(t *testing.T) {
 func (b *browser) checkPage(path, axe string, width int64, scheme string) {
 	b.t.Helper()
 	where := fmt.Sprintf("%s at %d px, %s", path, width, scheme)
-	b.mu.Lock()
-	b.t.Logf("%s: %.0f bytes", where, b.sent)
-	if sent := b.sent; sent > 150<<10 {
-		b.t.Errorf("%s: the page has %.0f bytes, want at most 150 KiB", where, sent)
+	received := b.Received()
+	b.t.Logf("%s: %.0f bytes", where, received)
+	if received > 150<<10 {
+		b.t.Errorf("%s: the page has %.0f bytes, want at most 150 KiB", where, received)
 	}
 	if path == "/plants/999999" {
-		b.logs = nil // the status 404
+		b.Logs() // the status 404
 	}
-	b.mu.Unlock()
 	b.check(where)
-	if got := evaluate[int64](b, "document.documentElement.scrollWidth"); got > width {
+	if got := browsertest.Evaluate[int64](b.Page, "document.documentElement.scrollWidth"); got > width {
 		b.t.Errorf("%s: the page is %d px wide", where, got)
 	}
 	file := strings.Trim(strings.NewReplacer("/", "-", "?", "-").Replace(path), "-")
-	b.screenshot(fmt.Sprintf("%s-%d-%s", file, width, scheme))
+	b.Screenshot("CONSOLE_SCREENSHOTS", fmt.Sprintf("%s-%d-%s", file, width, scheme))
 	if axe == "" {
 		return
 	}
-	violations, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](
+	violations, err := chromedp.Run(b.Ctx, chromedp.Evaluate[[]string](
 		axe+`; axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations
 			.filter(v => v.impact === "serious" || v.impact === "critical")
 			.map(v => v.id + ": " + v.nodes.slice(0, 3).map(n => n.html + " " + n.failureSummary).join("; ")))`,
@@ -308,22 +209,6 @@ func installNPM(t *testing.T, from string) (dir string) {
 	return dir
 }
 
-// screenshot writes an image of the page to the directory that CONSOLE_SCREENSHOTS names.
-func (b *browser) screenshot(name string) {
-	b.t.Helper()
-	dir := os.Getenv("CONSOLE_SCREENSHOTS")
-	if dir == "" {
-		return
-	}
-	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), image, 0o600)
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // An operator searches while typing, creates a plant, mints a token and revokes it.
 func TestWorkInBrowser(t *testing.T) {
 	t.Parallel()
@@ -331,53 +216,53 @@ func TestWorkInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/plants")
-	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "QUERC"))
-	b.await(`document.querySelectorAll("tbody tr").length === 1 && document.body.innerText.includes("1 found")`)
-	b.await(`document.querySelector("a[download]").href.endsWith("/plants/export?format=csv&name=QUERC&tag=") &&
+	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "QUERC"))
+	b.Await(`document.querySelectorAll("tbody tr").length === 1 && document.body.innerText.includes("1 found")`)
+	b.Await(`document.querySelector("a[download]").href.endsWith("/plants/export?format=csv&name=QUERC&tag=") &&
 		location.search === "?name=QUERC&tag="`)
 	b.open("/plants/new")
-	b.do(
+	b.Do(
 		chromedp.SendKeys(chromedp.CSS("#id"), "9223372036854775807"), chromedp.SendKeys(chromedp.CSS("#name"), "ورد"),
 		chromedp.Click(chromedp.CSS("main button")),
 	)
-	b.await(`location.pathname === "/plants/9223372036854775807"`)
-	b.await(`document.body.innerText.includes("The plant is stored.")`)
+	b.Await(`location.pathname === "/plants/9223372036854775807"`)
+	b.Await(`document.body.innerText.includes("The plant is stored.")`)
 	b.open("/credentials")
-	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "web-shop"), chromedp.Click(chromedp.CSS("main form button")))
-	b.await(`document.querySelector("#secret") !== null`)
-	secret := evaluate[string](b, `document.querySelector("#secret").textContent`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "web-shop"), chromedp.Click(chromedp.CSS("main form button")))
+	b.Await(`document.querySelector("#secret") !== null`)
+	secret := browsertest.Evaluate[string](b.Page, `document.querySelector("#secret").textContent`)
 	p, err := h.store.Authenticate(t.Context(), secret)
 	if err != nil || p.Name != "web-shop" || p.Scopes != auth.ScopeCreate {
 		t.Fatalf("the new token: got %v, %v", p, err)
 	}
 	b.open("/credentials")
-	if evaluate[bool](b, `document.body.innerText.includes("`+secret+`")`) {
+	if browsertest.Evaluate[bool](b.Page, `document.body.innerText.includes("`+secret+`")`) {
 		t.Error("the secret is shown again")
 	}
 	// Escape and Cancel close a dialog without a change.
 	const opened = `document.querySelector("dialog:modal") !== null`
 	for _, key := range []string{kb.Escape, "\r"} { // the focus is on Cancel
-		b.do(chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)))
-		b.await(opened + ` && document.activeElement.textContent === "Cancel"`)
-		b.do(chromedp.KeyEvent(key))
-		b.await("!(" + opened + ")")
+		b.Do(chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)))
+		b.Await(opened + ` && document.activeElement.textContent === "Cancel"`)
+		b.Do(chromedp.KeyEvent(key))
+		b.Await("!(" + opened + ")")
 	}
-	b.do(
+	b.Do(
 		chromedp.Click(chromedp.CSS(`button[aria-label="Revoke web-shop"]`)),
 		chromedp.Click(chromedp.CSS(`dialog[open] button.danger`)),
 	)
-	b.await(`document.body.innerText.includes("The credential is revoked.")`)
+	b.Await(`document.body.innerText.includes("The credential is revoked.")`)
 	h.awaitInvalid(secret)
 	b.open("/settings")
-	b.do(chromedp.SendKeys(chromedp.CSS("#filter"), "BACKUP default"))
-	b.await(`[...document.querySelectorAll("tbody tr")].filter(r => r.checkVisibility()).map(r => r.id).join() ===
+	b.Do(chromedp.SendKeys(chromedp.CSS("#filter"), "BACKUP default"))
+	b.Await(`[...document.querySelectorAll("tbody tr")].filter(r => r.checkVisibility()).map(r => r.id).join() ===
 		"backup-every"`)
-	b.await(`!document.getElementById("changed").checkVisibility()`)
+	b.Await(`!document.getElementById("changed").checkVisibility()`)
 	b.open("/plants")
-	b.do(chromedp.Click(chromedp.CSS(".more summary")))
-	b.await(`document.querySelector(".more a").checkVisibility()`)
-	b.do(chromedp.KeyEvent(kb.Escape))
-	b.await(`!document.querySelector(".more").open`)
+	b.Do(chromedp.Click(chromedp.CSS(".more summary")))
+	b.Await(`document.querySelector(".more a").checkVisibility()`)
+	b.Do(chromedp.KeyEvent(kb.Escape))
+	b.Await(`!document.querySelector(".more").open`)
 	b.check("work")
 }
 
@@ -387,8 +272,8 @@ func TestRevocationInBrowser(t *testing.T) {
 	h := start(t)
 	b := startBrowser(t, h)
 	b.open("/sign-in")
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`document.querySelector(".hero") !== null`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(`document.querySelector(".hero") !== null`)
 	h.revoke(store.Selector{Name: "operator"})
-	b.await(`location.pathname === "/sign-in"`)
+	b.Await(`location.pathname === "/sign-in"`)
 }

@@ -21,6 +21,7 @@ import (
 	"plantstore/internal/importer"
 	"plantstore/internal/plant"
 	"plantstore/internal/s3/s3test"
+	"plantstore/internal/server/browsertest"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
@@ -57,7 +58,7 @@ func hostileRows() (rows [][]string) {
 // choose selects a file in the form of the page, which is open.
 func (b *browser) choose(path string) {
 	b.t.Helper()
-	b.do(
+	b.Do(
 		chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}),
 		chromedp.Click(chromedp.CSS("main .upload .primary")),
 	)
@@ -72,24 +73,22 @@ func TestImportInBrowser(t *testing.T) {
 	b.signIn()
 	b.open("/import")
 	b.choose(plantsFile(t, `<img src=x onerror=alert(1)>.csv`, hostileRows()))
-	b.await(`location.pathname.startsWith("/import/") &&
+	b.Await(`location.pathname.startsWith("/import/") &&
 		document.querySelectorAll("[data-rejects] tbody tr").length === 100`)
-	b.await(`document.querySelector("[data-count=created]").textContent === "98" &&
+	b.Await(`document.querySelector("[data-count=created]").textContent === "98" &&
 		document.querySelector("[data-count=conflicting]").textContent === "2" &&
 		document.querySelector("[data-count=invalid]").textContent === "100"`)
-	page := evaluate[string](b, "location.pathname")
+	page := browsertest.Evaluate[string](b.Page, "location.pathname")
 	for _, path := range []string{page, "/import", "/plants", "/plants/50"} {
 		for _, form := range []struct {
 			width  int64
 			scheme string
 		}{{1280, "light"}, {360, "dark"}} {
-			b.do(chromedp.EmulateViewport(form.width, 900))
-			call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			b.Do(chromedp.EmulateViewport(form.width, 900))
+			browsertest.Call(b.Page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: form.scheme}},
 			})
-			b.mu.Lock()
-			b.sent = 0
-			b.mu.Unlock()
+			b.Received()
 			b.open(path)
 			name := path
 			if path == page {
@@ -154,9 +153,9 @@ func startPausedAt(t *testing.T, address func(host string) string) (*harness, *b
 	b.signIn()
 	b.open("/import")
 	path := plantsFile(t, "plants.csv", longRows())
-	b.do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}))
+	b.Do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}))
 	// The files of the input are those of a drop: a script cannot make other ones from a path.
-	evaluate[bool](b, `(() => {
+	browsertest.Evaluate[bool](b.Page, `(() => {
 		const data = new DataTransfer();
 		data.items.add(document.querySelector("#file").files[0]);
 		const at = document.querySelector("[data-drop]");
@@ -164,7 +163,7 @@ func startPausedAt(t *testing.T, address func(host string) string) (*harness, *b
 			new DragEvent(name, { dataTransfer: data, bubbles: true, cancelable: true }));
 		return true;
 	})()`)
-	b.await(`document.querySelector("[data-count=created]").textContent.replace(/\D/g, "") === "1999" &&
+	b.Await(`document.querySelector("[data-count=created]").textContent.replace(/\D/g, "") === "1999" &&
 		document.querySelectorAll("[data-rejects] tbody tr").length === 1`)
 	return h, b, paused
 }
@@ -174,11 +173,11 @@ func TestCancelImportInBrowser(t *testing.T) {
 	t.Parallel()
 	h, b, paused := startPaused(t)
 	b.check("running")
-	b.screenshot("import-running")
-	b.do(chromedp.Click(chromedp.CSS("[data-cancel] button")))
-	b.await(`document.body.innerText.includes("Canceling…")`)
+	b.Screenshot("CONSOLE_SCREENSHOTS", "import-running")
+	b.Do(chromedp.Click(chromedp.CSS("[data-cancel] button")))
+	b.Await(`document.body.innerText.includes("Canceling…")`)
 	close(paused.resume)
-	b.await(`location.pathname.startsWith("/import/") && document.body.innerText.includes("the import was canceled")`)
+	b.Await(`location.pathname.startsWith("/import/") && document.body.innerText.includes("the import was canceled")`)
 	b.check("canceled")
 	if _, err := h.engine.Get(t.Context(), 1000); err != nil {
 		t.Errorf("a stored plant: %v", err)
@@ -192,12 +191,12 @@ func TestServerEndsDuringImportInBrowser(t *testing.T) {
 	h, b, paused := startPaused(t)
 	h.down()
 	close(paused.resume)
-	b.await(`document.querySelector("[data-lost]").checkVisibility()`)
-	text := evaluate[string](b, `document.querySelector("[data-lost]").textContent`)
+	b.Await(`document.querySelector("[data-lost]").checkVisibility()`)
+	text := browsertest.Evaluate[string](b.Page, `document.querySelector("[data-lost]").textContent`)
 	if !strings.Contains(text, "Import the same file again") {
 		t.Errorf("got %s", text)
 	}
-	b.screenshot("import-lost")
+	b.Screenshot("CONSOLE_SCREENSHOTS", "import-lost")
 }
 
 // After a lost connection the button imports the same file again, without another choice of the file.
@@ -221,7 +220,7 @@ func TestImportAgainInBrowser(t *testing.T) {
 	proxy.CutAfter(0)
 	release()
 	close(paused.resume)
-	b.await(`document.querySelector("[data-again]").checkVisibility()`)
+	b.Await(`document.querySelector("[data-again]").checkVisibility()`)
 	c := h.signIn(h.admin)
 	first := regexp.MustCompile(`href="(/import/[^"/]+)"`).FindStringSubmatch(c.get("/import").body)
 	if first == nil {
@@ -234,9 +233,9 @@ func TestImportAgainInBrowser(t *testing.T) {
 		}
 	}
 	proxy.Pass()
-	b.do(chromedp.Click(chromedp.CSS("[data-again]")))
-	b.await(`location.pathname.startsWith("/import/") && location.pathname !== "` + first[1] + `"`)
-	again := evaluate[string](b, "location.pathname")
+	b.Do(chromedp.Click(chromedp.CSS("[data-again]")))
+	b.Await(`location.pathname.startsWith("/import/") && location.pathname !== "` + first[1] + `"`)
+	again := browsertest.Evaluate[string](b.Page, "location.pathname")
 	var whole admin.Import
 	if err := json.Unmarshal([]byte(c.get(again+"/live").body), &whole); err != nil {
 		t.Fatal(err)

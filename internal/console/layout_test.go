@@ -15,6 +15,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server/browsertest"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -112,23 +113,23 @@ func (b *browser) fullPages() (pages []fullPage) {
 		fullPage{path: "/plants?tag=shrub"},
 		fullPage{path: "/plants/9223372036854775807"},
 		fullPage{"/plants", func() {
-			b.do(chromedp.SendKeys(chromedp.CSS("#name"), "tray"))
-			b.await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
+			b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "tray"))
+			b.Await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
 		}},
 		fullPage{"/plants/new", func() {
-			b.do(chromedp.SendKeys(chromedp.CSS("#id"), "x"), chromedp.Click(chromedp.CSS("main button")))
-			b.await(`document.querySelector("#fault") !== null`)
+			b.Do(chromedp.SendKeys(chromedp.CSS("#id"), "x"), chromedp.Click(chromedp.CSS("main button")))
+			b.Await(`document.querySelector("#fault") !== null`)
 		}},
 		fullPage{"/credentials", func() {
-			b.do(
+			b.Do(
 				chromedp.SendKeys(chromedp.CSS("#name"), "label-printing-service-of-the-northern-garden-centre"),
 				chromedp.Click(chromedp.CSS("main form button")),
 			)
-			b.await(`document.querySelector("#secret") !== null`)
+			b.Await(`document.querySelector("#secret") !== null`)
 		}},
 		fullPage{"/reference/try", func() {
-			b.do(chromedp.Click(chromedp.CSS("main form button")))
-			b.await(`document.querySelector("#curl") !== null`)
+			b.Do(chromedp.Click(chromedp.CSS("main form button")))
+			b.Await(`document.querySelector("#curl") !== null`)
 		}},
 		fullPage{"/import", func() {
 			b.choose(plantsFile(b.t, "autumn-2026-propagation-and-container-stock-of-the-northern-nursery.csv", [][]string{
@@ -136,7 +137,7 @@ func (b *browser) fullPages() (pages []fullPage) {
 				{"9223372036854775807", "Rhododendron catawbiense 'Boursault'", "shrub"},
 				{"x-17", "Fuchsia magellanica", "shrub"},
 			}))
-			b.await(`location.pathname.startsWith("/import/")`)
+			b.Await(`location.pathname.startsWith("/import/")`)
 		}},
 		fullPage{path: "/import"},
 	)
@@ -166,7 +167,7 @@ func TestLayout(t *testing.T) {
 		if page.do != nil {
 			page.do()
 		}
-		if page.path != "/plants/999999" && evaluate[bool](b, `document.querySelector(".error-page") !== null`) {
+		if page.path != "/plants/999999" && browsertest.Evaluate[bool](b.Page, `document.querySelector(".error-page") !== null`) {
 			t.Errorf("%s is an error", page.path)
 		}
 		b.checkLayout(page.path, string(check))
@@ -184,16 +185,16 @@ func (b *browser) checkLayout(page, check string) {
 		return first.length - i;
 	})(%d)`
 	for state := 0; ; state++ { // as the page is, with its panels open, and with each kind of dialog
-		if state == 1 && evaluate[int](b, openAll) == 0 {
+		if state == 1 && browsertest.Evaluate[int](b.Page, openAll) == 0 {
 			continue
 		}
-		if state > 1 && evaluate[int](b, fmt.Sprintf(openDialog, state-2)) <= 0 {
+		if state > 1 && browsertest.Evaluate[int](b.Page, fmt.Sprintf(openDialog, state-2)) <= 0 {
 			return
 		}
 		for _, width := range layoutWidths {
-			b.do(chromedp.EmulateViewport(width, 900))
-			b.await(fmt.Sprintf("innerWidth === %d", width))
-			if faults := evaluate[[]string](b, check); len(faults) > 0 {
+			b.Do(chromedp.EmulateViewport(width, 900))
+			b.Await(fmt.Sprintf("innerWidth === %d", width))
+			if faults := browsertest.Evaluate[[]string](b.Page, check); len(faults) > 0 {
 				const most = 12
 				b.t.Errorf("%s at %d px, state %d: %d faults\n\t%s", page, width, state, len(faults),
 					strings.Join(faults[:min(most, len(faults))], "\n\t"))
@@ -207,21 +208,21 @@ func TestMenuInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	b := startBrowser(t, h)
-	b.do(chromedp.EmulateViewport(360, 740))
+	b.Do(chromedp.EmulateViewport(360, 740))
 	b.signIn()
-	if evaluate[bool](b, `document.querySelector(".bar nav").checkVisibility()`) {
+	if browsertest.Evaluate[bool](b.Page, `document.querySelector(".bar nav").checkVisibility()`) {
 		t.Error("the pages are visible without the menu")
 	}
-	b.do(chromedp.Focus(chromedp.CSS(".menu summary")), chromedp.KeyEvent("\r"))
-	b.await(`document.querySelector(".menu").open`)
-	for _, p := range evaluate[[]string](b, `[...document.querySelectorAll(".bar nav a")].filter(a => {
+	b.Do(chromedp.Focus(chromedp.CSS(".menu summary")), chromedp.KeyEvent("\r"))
+	b.Await(`document.querySelector(".menu").open`)
+	for _, p := range browsertest.Evaluate[[]string](b.Page, `[...document.querySelectorAll(".bar nav a")].filter(a => {
 		const box = a.getBoundingClientRect();
 		return !a.checkVisibility() || box.bottom > innerHeight || box.right > innerWidth;
 	}).map(a => a.href)`) {
 		t.Errorf("%s is not visible in the menu", p)
 	}
-	b.do(chromedp.Focus(chromedp.CSS(`.bar nav a[href="/webhooks"]`)), chromedp.KeyEvent("\r"))
-	b.await(`location.pathname === "/webhooks"`)
+	b.Do(chromedp.Focus(chromedp.CSS(`.bar nav a[href="/webhooks"]`)), chromedp.KeyEvent("\r"))
+	b.Await(`location.pathname === "/webhooks"`)
 	b.check("menu")
 }
 
@@ -232,38 +233,38 @@ func TestThemeInBrowser(t *testing.T) {
 	h := start(t)
 	b := startBrowser(t, h)
 	system := func(scheme string) {
-		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		browsertest.Call(b.Page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
 	}
 	const light, dark = "rgb(245, 244, 238)", "rgb(14, 21, 17)"
 	want := func(colour string) {
 		t.Helper()
-		b.await(`getComputedStyle(document.body).backgroundColor === "` + colour + `"`)
+		b.Await(`getComputedStyle(document.body).backgroundColor === "` + colour + `"`)
 	}
 	change := chromedp.Click(chromedp.CSS("[data-theme-switch]"))
 	system("light")
 	b.signIn()
 	want(light)
-	b.do(change)
+	b.Do(change)
 	want(dark)
 	b.open("/webhooks")
 	want(dark)
 	system("dark")
 	want(dark)
-	b.do(change)
+	b.Do(change)
 	want(light)
 	b.open("/plants")
 	want(light)
-	b.do(change)
+	b.Do(change)
 	want(dark)
 	system("light")
 	want(light)
-	if cookies := evaluate[string](b, "document.cookie"); cookies != "" {
+	if cookies := browsertest.Evaluate[string](b.Page, "document.cookie"); cookies != "" {
 		t.Errorf("got the cookies %q", cookies)
 	}
 	b.check("theme")
-	b.do(change, chromedp.Click(chromedp.CSS(".who form button")))
-	b.await(`location.pathname === "/sign-in" && !document.querySelector("footer [data-theme-switch]").hidden`)
+	b.Do(change, chromedp.Click(chromedp.CSS(".who form button")))
+	b.Await(`location.pathname === "/sign-in" && !document.querySelector("footer [data-theme-switch]").hidden`)
 	want(dark)
 }

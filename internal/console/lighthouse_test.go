@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/server/browsertest"
 )
 
 // lighthousePage is a page to measure.
@@ -40,7 +41,7 @@ func lighthouse(t *testing.T, dir string, pages []lighthousePage) (results []lig
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(profile)
-	input, err := json.Marshal(map[string]any{"browser": chromium(t), "dir": profile, "pages": pages})
+	input, err := json.Marshal(map[string]any{"browser": browsertest.Program(t), "dir": profile, "pages": pages})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestLighthouse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a browser")
 	}
-	chromium(t)
+	browsertest.Program(t)
 	dir := installNPM(t, "../../tools/lighthouse")
 	if dir == "" {
 		t.Skip("npm is not installed")

@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/console"
 	"plantstore/internal/oidc/oidctest"
+	"plantstore/internal/server/browsertest"
 )
 
 // startProvider installs oidc-provider from npm and starts it with a client of the console. It
@@ -68,37 +69,37 @@ func TestSignInAtProviderInBrowser(t *testing.T) {
 	signIn := func(person string) {
 		t.Helper()
 		b.awaitMain("Sign in to the console " + signInForm + " or Sign in with " + host)
-		b.do(chromedp.Click(chromedp.CSS(`a[href*="/sign-in/oidc"]`)), chromedp.WaitVisible(chromedp.CSS("[name=login]")))
-		if at := evaluate[string](b, "location.origin"); at != issuer {
+		b.Do(chromedp.Click(chromedp.CSS(`a[href*="/sign-in/oidc"]`)), chromedp.WaitVisible(chromedp.CSS("[name=login]")))
+		if at := browsertest.Evaluate[string](b.Page, "location.origin"); at != issuer {
 			t.Errorf("the browser is at %s", at)
 		}
-		b.do(
+		b.Do(
 			chromedp.SendKeys(chromedp.CSS("[name=login]"), person),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "any"),
 			chromedp.Click(chromedp.CSS("button[type=submit]")),
 		)
-		b.await(`document.querySelector("[name=prompt]")?.value === "consent"`)
-		b.do(chromedp.Click(chromedp.CSS("button[type=submit]")))
+		b.Await(`document.querySelector("[name=prompt]")?.value === "consent"`)
+		b.Do(chromedp.Click(chromedp.CSS("button[type=submit]")))
 	}
 	b.open("/plants/new")
 	signIn("flora")
-	b.await(`location.href === "http://` + h.host + `/plants/new" &&
+	b.Await(`location.href === "http://` + h.host + `/plants/new" &&
 		document.querySelector(".who").textContent.includes("Signed in as flora")`)
-	b.do(
+	b.Do(
 		chromedp.SendKeys(chromedp.CSS("#id"), "3"), chromedp.SendKeys(chromedp.CSS("#name"), "Acer"),
 		chromedp.Click(chromedp.CSS("main button")),
 	)
-	b.await(`location.pathname === "/plants/3" && document.querySelector("main").innerText.includes("flora")`)
-	b.do(chromedp.Click(chromedp.CSS(`form[action="/sign-out"] button`)))
-	b.await(`location.pathname === "/sign-in"`)
+	b.Await(`location.pathname === "/plants/3" && document.querySelector("main").innerText.includes("flora")`)
+	b.Do(chromedp.Click(chromedp.CSS(`form[action="/sign-out"] button`)))
+	b.Await(`location.pathname === "/sign-in"`)
 
-	b.do(chromedp.Navigate(issuer + "/session/end"))
-	b.await(`document.querySelector("button[name=logout]") !== null`)
-	b.do(chromedp.Click(chromedp.CSS("button[name=logout]")))
-	b.await(`location.pathname === "/session/end/success"`)
+	b.Do(chromedp.Navigate(issuer + "/session/end"))
+	b.Await(`document.querySelector("button[name=logout]") !== null`)
+	b.Do(chromedp.Click(chromedp.CSS("button[name=logout]")))
+	b.Await(`location.pathname === "/session/end/success"`)
 	b.open("/settings")
 	signIn("visitor")
-	b.await(`location.pathname === "/sign-in/oidc/callback"`)
+	b.Await(`location.pathname === "/sign-in/oidc/callback"`)
 	b.awaitMain("Sign in to the console You are signed in at " + host + " as visitor, but that account has no access to " +
 		"this console: " + host + " sent no value of the claim groups to which oidc-console-grants gives access. " +
 		signInForm + " or Sign in with " + host)

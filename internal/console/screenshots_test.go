@@ -22,6 +22,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server/browsertest"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
@@ -130,12 +131,12 @@ func TestScreenshots(t *testing.T) {
 		name, path string
 		do         func()
 	}{
-		{"overview", "/", func() { b.await(`document.querySelector("#tile-plants .value").textContent !== ""`) }},
+		{"overview", "/", func() { b.Await(`document.querySelector("#tile-plants .value").textContent !== ""`) }},
 		{"plants", "/plants", nil},
 		{"search", "/plants", func() {
-			b.do(chromedp.SendKeys(chromedp.CSS("#name"), "sango"))
-			b.await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
-			b.await(`document.querySelector("[data-stop]").hidden`)
+			b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "sango"))
+			b.Await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)
+			b.Await(`document.querySelector("[data-stop]").hidden`)
 		}},
 		{"plant", "/plants/1005", nil},
 		{"new-plant", "/plants/new", nil},
@@ -147,12 +148,12 @@ func TestScreenshots(t *testing.T) {
 				{"1000", "Rosa gallica", "shrub"},
 				{"x-17", "Fuchsia magellanica", "shrub"},
 			}))
-			b.await(`location.pathname.startsWith("/import/")`)
+			b.Await(`location.pathname.startsWith("/import/")`)
 		}},
 		{"import", "/import", nil},
 		{"credentials", "/credentials", nil},
 		{"backups", "/backups", func() { // the directory is one of the test
-			b.await(`[...document.querySelectorAll(".lead bdi")].every(e => e.textContent = "/mnt/backup/plantstore")`)
+			b.Await(`[...document.querySelectorAll(".lead bdi")].every(e => e.textContent = "/mnt/backup/plantstore")`)
 		}},
 		{"webhooks", "/webhooks", func() {
 			h.deliveries = failing
@@ -163,8 +164,8 @@ func TestScreenshots(t *testing.T) {
 		{"api", "/reference", nil},
 		{"admin-api", "/reference/admin", nil},
 		{"try", "/reference/try", func() {
-			b.do(chromedp.Click(chromedp.CSS("main form button")))
-			b.await(`document.querySelector("#curl") !== null`)
+			b.Do(chromedp.Click(chromedp.CSS("main form button")))
+			b.Await(`document.querySelector("#curl") !== null`)
 		}},
 		{"error", "/plants/7", nil},
 	} {
@@ -183,14 +184,14 @@ func (b *browser) capture(name string) {
 		name, scheme  string
 		width, height int64
 	}{{"light", "light", 1280, 800}, {"dark", "dark", 1280, 800}, {"narrow", "light", 360, 740}} {
-		b.do(chromedp.EmulateViewport(form.width, form.height))
-		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		b.Do(chromedp.EmulateViewport(form.width, form.height))
+		browsertest.Call(b.Page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{
 				{Name: "prefers-color-scheme", Value: form.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 			},
 		})
-		b.await(`(scrollTo(0, 0), document.fonts.status === "loaded")`) // scrollTo may return a promise
-		content, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		b.Await(`(scrollTo(0, 0), document.fonts.status === "loaded")`) // scrollTo may return a promise
+		content, err := chromedp.Run(b.Ctx, chromedp.CaptureScreenshot())
 		if err == nil {
 			content, err = reduceColours(content)
 		}

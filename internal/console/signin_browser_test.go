@@ -11,20 +11,21 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/server/browsertest"
 	"plantstore/internal/store"
 )
 
 // main returns the text of the page, with a space between its parts.
 func (b *browser) main() string {
 	b.t.Helper()
-	return evaluate[string](b, `document.querySelector("main").innerText.split(/\s+/).join(" ").trim()`)
+	return browsertest.Evaluate[string](b.Page, `document.querySelector("main").innerText.split(/\s+/).join(" ").trim()`)
 }
 
 // awaitMain waits until a complete page has this text: the elements of a page that is loading may be replaced.
 func (b *browser) awaitMain(want string) {
 	b.t.Helper()
 	for end := time.Now().Add(wait); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](
+		text, err := chromedp.Run(b.Ctx, chromedp.Evaluate[string](
 			`document.readyState === "complete" ? document.querySelector("main").innerText.split(/\s+/).join(" ").trim() : ""`))
 		if err == nil && text == want {
 			return
@@ -45,7 +46,7 @@ const (
 // clickIfThere clicks an element of the page. A page whose session has ended may have led to the sign-in by itself.
 func (b *browser) clickIfThere(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Evaluate[chromedp.Void]("void document.querySelector(`" + selector + "`)?.click()"))
+	b.Do(chromedp.Evaluate[chromedp.Void]("void document.querySelector(`" + selector + "`)?.click()"))
 }
 
 // A wrong, used or expired code has a page with the reason and the remedy, and the next sign-in
@@ -56,20 +57,20 @@ func TestBadCodesInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.open("/settings")
 	b.awaitMain("Sign in to the console " + signInForm)
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), "rosa-canina"), chromedp.Click(chromedp.CSS("main button")))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), "rosa-canina"), chromedp.Click(chromedp.CSS("main button")))
 	b.awaitMain(badCode)
-	b.await(`document.activeElement.id === "credential"`)
+	b.Await(`document.activeElement.id === "credential"`)
 
 	used := h.code(time.Now())
 	h.signIn(used)
 	for _, code := range []string{used, h.code(time.Now().Add(-16 * time.Minute))} {
 		b.open("/sign-in?next=/settings&code=" + code)
 		b.awaitMain(codeLink)
-		b.do(chromedp.Click(chromedp.CSS("main button")))
+		b.Do(chromedp.Click(chromedp.CSS("main button")))
 		b.awaitMain(badCode)
 	}
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.code(time.Now())), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), h.code(time.Now())), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
 }
 
 // A session ends after 12 hours. A page without input leads to the sign-in by itself, and from
@@ -80,17 +81,17 @@ func TestExpiredSessionInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/audit")
-	b.await(`document.querySelector("h1").innerText === "Audit log"`)
+	b.Await(`document.querySelector("h1").innerText === "Audit log"`)
 	h.console.SetClock(func() time.Time { return time.Now().Add(12*time.Hour + time.Second) })
 	b.clickIfThere(`nav a[href="/settings"]`)
 	b.awaitMain(endedSession)
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
 
 	b.open("/audit")
 	h.console.SetClock(func() time.Time { return time.Now().Add(25 * time.Hour) })
 	b.awaitMain(endedSession)
-	if next := evaluate[string](b, `document.querySelector("[name=next]").value`); next != "/audit" {
+	if next := browsertest.Evaluate[string](b.Page, `document.querySelector("[name=next]").value`); next != "/audit" {
 		t.Errorf("the next page is %q", next)
 	}
 }
@@ -101,8 +102,8 @@ func TestClickAfterRevocationInBrowser(t *testing.T) {
 	h := start(t)
 	b := startBrowser(t, h)
 	b.open("/sign-in?next=/settings")
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`location.pathname === "/settings"`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(`location.pathname === "/settings"`)
 	h.revoke(store.Selector{Name: "operator"})
 	h.awaitInvalid(h.admin)
 	b.clickIfThere(`nav a[href="/backups"]`)
@@ -129,24 +130,24 @@ func TestLinkFromOtherSiteInBrowser(t *testing.T) {
 	u.Host = "localhost:" + u.Port() // another site than 127.0.0.1
 	follow := func(selector string) {
 		t.Helper()
-		b.do(chromedp.Navigate(u.String()), chromedp.Click(chromedp.CSS(selector)))
+		b.Do(chromedp.Navigate(u.String()), chromedp.Click(chromedp.CSS(selector)))
 	}
 	follow("#plant")
 	b.awaitMain("Sign in to the console " + signInForm)
-	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
-	b.await(`location.pathname === "/plants/1" && document.body.innerText.includes("Rosa canina")`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(`location.pathname === "/plants/1" && document.body.innerText.includes("Rosa canina")`)
 	follow("#plant")
-	b.await(`location.href === "http://` + h.host + `/plants/1" && document.body.innerText.includes("Rosa canina")`)
+	b.Await(`location.href === "http://` + h.host + `/plants/1" && document.body.innerText.includes("Rosa canina")`)
 	for _, selector := range []string{"#file", "button"} {
 		follow(selector)
-		b.await(`location.host === "` + h.host + `"`)
+		b.Await(`location.host === "` + h.host + `"`)
 		const refused = "403 Forbidden Sec-Fetch-Site must be same-origin or none; got \"cross-site\" Error 40302, request "
 		if text := b.main(); !strings.HasPrefix(text, refused) || !strings.HasSuffix(text, " Go to the console") {
 			t.Errorf("%s: the page has %q", selector, text)
 		}
 	}
 	b.open("/") // the sign-out of the other site had no effect
-	b.await(`document.querySelector(".hero") !== null`)
+	b.Await(`document.querySelector(".hero") !== null`)
 	b.open("/none")
 	if text := b.main(); !strings.HasPrefix(text, "404 Not Found this path does not exist on the admin listener") {
 		t.Errorf("an unknown path: the page has %q", text)
@@ -173,30 +174,30 @@ func TestServerReturnsInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/plants/new")
-	b.do(chromedp.SendKeys(chromedp.CSS("#id"), "7"))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#id"), "7"))
 	g.lock()
-	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "Rosa gallica"), chromedp.Click(chromedp.CSS("main button")))
-	b.await(connection(lostText))
-	b.do(chromedp.Click(chromedp.CSS("main button"))) // again: it must not be sent twice
-	b.await(connection(lostText) + ` && document.querySelector("#name").value === "Rosa gallica"`)
+	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "Rosa gallica"), chromedp.Click(chromedp.CSS("main button")))
+	b.Await(connection(lostText))
+	b.Do(chromedp.Click(chromedp.CSS("main button"))) // again: it must not be sent twice
+	b.Await(connection(lostText) + ` && document.querySelector("#name").value === "Rosa gallica"`)
 	g.unlock()
-	b.await(`location.pathname === "/plants/7" && document.body.innerText.includes("The plant is stored.")`)
+	b.Await(`location.pathname === "/plants/7" && document.body.innerText.includes("The plant is stored.")`)
 
 	b.open("/plants")
 	g.lock()
-	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "gallica"))
-	b.await(`document.body.innerText.includes("It starts again when the server responds.")`)
-	b.await(connection(lostText))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "gallica"))
+	b.Await(`document.body.innerText.includes("It starts again when the server responds.")`)
+	b.Await(connection(lostText))
 	g.unlock()
-	b.await(`document.body.innerText.includes("1 found") && document.querySelector("#name").value === "gallica"`)
-	b.await(connection(""))
+	b.Await(`document.body.innerText.includes("1 found") && document.querySelector("#name").value === "gallica"`)
+	b.Await(connection(""))
 
 	b.open("/audit")
 	g.lock()
-	b.await(connection(lostText)) // without input
-	b.do(chromedp.Click(chromedp.CSS(`nav a[href="/settings"]`)))
+	b.Await(connection(lostText)) // without input
+	b.Do(chromedp.Click(chromedp.CSS(`nav a[href="/settings"]`)))
 	g.unlock()
-	b.await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
+	b.Await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
 }
 
 // The server restarts while a person types, so the session has ended. The page keeps the input, and
@@ -208,18 +209,18 @@ func TestRestartKeepsInputInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/plants/new")
-	b.do(chromedp.SendKeys(chromedp.CSS("#id"), "8"), chromedp.SendKeys(chromedp.CSS("#name"), "Acer"))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#id"), "8"), chromedp.SendKeys(chromedp.CSS("#name"), "Acer"))
 	g.lock()
-	b.await(connection(lostText))
+	b.Await(connection(lostText))
 	h.console.EndSessions()
 	g.unlock()
-	b.await(connection(goneText))
-	b.do(chromedp.Click(chromedp.CSS("main button")))
-	b.await(connection(goneText) + ` && document.querySelector("#name").value === "Acer"`)
+	b.Await(connection(goneText))
+	b.Do(chromedp.Click(chromedp.CSS("main button")))
+	b.Await(connection(goneText) + ` && document.querySelector("#name").value === "Acer"`)
 	// The other tab shares the cookies.
-	b.do(chromedp.Evaluate[chromedp.Void](`void fetch("/sign-in", {method: "POST", redirect: "manual",
+	b.Do(chromedp.Evaluate[chromedp.Void](`void fetch("/sign-in", {method: "POST", redirect: "manual",
 		body: new URLSearchParams({credential: "` + h.admin + `"})})`))
-	b.await(`location.pathname === "/plants/8" && document.body.innerText.includes("The plant is stored.")`)
+	b.Await(`location.pathname === "/plants/8" && document.body.innerText.includes("The plant is stored.")`)
 }
 
 // The overview goes on by itself.
@@ -230,8 +231,8 @@ func TestOverviewReturnsInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	g.lock()
-	b.await(`document.querySelector(".state").innerText.includes("The server does not respond")`)
-	b.await(connection(lostText))
+	b.Await(`document.querySelector(".state").innerText.includes("The server does not respond")`)
+	b.Await(connection(lostText))
 	g.unlock()
-	b.await(`document.querySelector(".state").innerText === "Needs attention" && ` + connection(""))
+	b.Await(`document.querySelector(".state").innerText === "Needs attention" && ` + connection(""))
 }

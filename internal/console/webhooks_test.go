@@ -133,14 +133,14 @@ func TestWebhooksInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/webhooks")
-	b.do(chromedp.Click(chromedp.CSS(`button[aria-label="Retry plant 2 for webhook 1"]`)))
-	b.await(`document.body.innerText.includes("1 dead letter is due now.")`)
-	b.await(`!document.body.innerText.includes("status 501")`)
-	b.do(
+	b.Do(chromedp.Click(chromedp.CSS(`button[aria-label="Retry plant 2 for webhook 1"]`)))
+	b.Await(`document.body.innerText.includes("1 dead letter is due now.")`)
+	b.Await(`!document.body.innerText.includes("status 501")`)
+	b.Do(
 		chromedp.Click(chromedp.CSS(`button[aria-label="Drop all dead letters"]`)),
 		chromedp.Click(chromedp.CSS(`dialog[open] button.danger`)),
 	)
-	b.await(`document.body.innerText.includes("2 dead letters were removed.")`)
-	b.await(`document.body.innerText.includes("No dead letters.")`)
+	b.Await(`document.body.innerText.includes("2 dead letters were removed.")`)
+	b.Await(`document.body.innerText.includes("No dead letters.")`)
 	b.check("webhooks")
 }
