@@ -92,7 +92,7 @@ func hostileNames() (names []string) {
 // consolePages are the pages that a session can open.
 var consolePages = []string{
 	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/import", "/credentials?all=1",
-	"/backups", "/webhooks", "/audit", "/settings", "/reference", "/reference/admin", "/reference/try", "/plants/999999",
+	"/backups", "/webhooks", "/audit", "/settings", "/reference", "/reference/admin", "/plants/999999",
 }
 
 // startHostile starts a server whose plants, tags, creators and tokens have hostile names.

@@ -141,8 +141,6 @@ func (c *Console) Routes() ([]server.Route, error) {
 
 		{Method: "GET", Path: "/reference", Scope: read, AllowLinks: true, Handle: c.showPublicReference},
 		{Method: "GET", Path: "/reference/admin", Scope: read, AllowLinks: true, Handle: c.showAdminReference},
-		{Method: "GET", Path: "/reference/try", Scope: create, AllowLinks: true, Handle: c.showTry},
-		{Method: "POST", Path: "/reference/try", Scope: create, Handle: withForm(c.try)},
 	}
 	files, err := staticRoutes()
 	routes = append(routes, files...)

@@ -127,10 +127,6 @@ func (b *browser) fullPages() (pages []fullPage) {
 			)
 			b.Await(`document.querySelector("#secret") !== null`)
 		}},
-		fullPage{"/reference/try", func() {
-			b.Do(chromedp.Click(chromedp.CSS("main form button")))
-			b.Await(`document.querySelector("#curl") !== null`)
-		}},
 		fullPage{"/import", func() {
 			b.choose(plantsFile(b.t, "autumn-2026-propagation-and-container-stock-of-the-northern-nursery.csv", [][]string{
 				{"60001", "Sorbus aucuparia", "tree"},

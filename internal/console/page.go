@@ -99,8 +99,6 @@ var functions = template.FuncMap{
 	"bytes":  func(n int64) string { return formatBytes(float64(n)) },
 	"count":  func(n int64) string { return formatCount(float64(n)) },
 	"join":   strings.Join,
-	"shell":  func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }, // one word of POSIX
-	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
 	"tag": func(t plant.Tag) (texts []string) { // one text or none
 		if text, ok := t.Get(); ok {
 			texts = append(texts, text)

@@ -163,10 +163,6 @@ func TestScreenshots(t *testing.T) {
 		{"settings", "/settings", nil},
 		{"api", "/reference", nil},
 		{"admin-api", "/reference/admin", nil},
-		{"try", "/reference/try", func() {
-			b.Do(chromedp.Click(chromedp.CSS("main form button")))
-			b.Await(`document.querySelector("#curl") !== null`)
-		}},
 		{"error", "/plants/7", nil},
 	} {
 		b.open(page.path)

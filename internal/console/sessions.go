@@ -165,18 +165,6 @@ func (c *Console) session(r *http.Request) (auth.Principal, error) {
 	})
 }
 
-// credentialOf returns the credential of the session of a request, which the console has checked. The session of a
-// person who signed in at the issuer has none.
-func (c *Console) credentialOf(r *http.Request) (string, error) {
-	found, _ := c.sessions.find(c.cookieOf(r), c.now())
-	if found.credential == "" {
-		return "", plant.Errorf(plant.CodeScopeMissing,
-			"the public operation needs a token, and the session of a person who signed in at the issuer has none; "+
-				"sign in with a token, or create the plant on the page New plant")
-	}
-	return found.credential, nil
-}
-
 // serveSession responds whether the session of a request is open. Pages poll it, so an ended session is neither an
 // error nor a failed sign-in.
 func (c *Console) serveSession(call *server.Call) error {

@@ -48,6 +48,10 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Documen
 	}, publicErrors())
 }
 
+// PublicDocument returns the API document of the public listener, for a request of the admin listener. The caller must
+// not change the document.
+func (c *Call) PublicDocument() *apidoc.Document { return c.handler.public.routes.document }
+
 // documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files.
 func documentRoutes(document *apidoc.Document, base string) ([]Route, error) {
 	page, err := document.Page(base)
