@@ -215,7 +215,7 @@ func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
 // createToken creates a token in a store with the command of a version of the product, and returns the secret.
 func (b *bench) createToken(ctx context.Context, program, db string) (string, error) {
 	command := exec.CommandContext(ctx, b.program(program), "token", "create", "measuring", "--no-expiry", "--create",
-		"--db", db)
+		"--scope", "plants:create,metrics", "--db", db)
 	command.Env = cleanEnviron()
 	out, err := command.Output()
 	if err != nil {

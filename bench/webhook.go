@@ -74,7 +74,7 @@ func (s *server) webhookFlags() ([]string, error) {
 	}
 	secret := filepath.Join(s.dir, "webhook.secret")
 	return []string{
-		"--webhook-url", s.webhook, "--webhook-secret-file", secret, "--webhook-allow-private", "--admin-open",
+		"--webhook-url", s.webhook, "--webhook-secret-file", secret, "--webhook-allow-private",
 	}, os.WriteFile(secret, []byte(webhookSecret), 0o600)
 }
 
@@ -84,6 +84,7 @@ func (s *server) delivered(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, err

@@ -32,9 +32,9 @@ var (
 	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
 )
 
-// limitedServer starts a server in a shell that first lowers limits. It also returns the addresses of both listeners
-// and a token.
-func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, token string) {
+// limitedServer starts a server in a shell that first lowers limits. It also returns the addresses of both listeners,
+// and a token for each.
+func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, token, reader string) {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -42,7 +42,7 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	}
 	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
 		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--admin-open", "--print-tokens")
+		"--print-tokens")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +59,15 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testServer{process: p, url: match[2]}, match[1], adminAddress.FindStringSubmatch(match[0])[1], first[1]
+	s = &testServer{process: p, url: match[2]}
+	return s, match[1], adminAddress.FindStringSubmatch(match[0])[1], first[1], s.readerToken(t)
 }
 
 // TestNoFreeDescriptor leaves a running server without a free descriptor. Requests on open connections, the first
 // replay and a checkpoint need none. The server goes on to log refused connections.
 func TestNoFreeDescriptor(t *testing.T) {
 	t.Parallel()
-	s, public, admin, token := limitedServer(t, "true")
+	s, public, admin, token, reader := limitedServer(t, "true")
 	client, operator := mustDial(t, public, "/healthz"), mustDial(t, admin, "/livez")
 	client.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
 
@@ -81,7 +82,7 @@ func TestNoFreeDescriptor(t *testing.T) {
 		if id%20 != 0 {
 			continue // reading the metrics costs more than a plant
 		}
-		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", "", "")
+		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", reader, "")
 		if match := checkpointCount.FindStringSubmatch(metrics.body); match != nil && match[1] != "0" {
 			break
 		}
@@ -113,7 +114,7 @@ func TestNoFreeDescriptor(t *testing.T) {
 // longest, and the admin listener has reserved descriptors.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
-	s, public, admin, token := limitedServer(t, "ulimit -n 64")
+	s, public, admin, token, reader := limitedServer(t, "ulimit -n 64")
 	longestIdle := mustDial(t, public, "/healthz")
 	const most = 32 // half of the limit
 	for range 2 * most {
@@ -127,7 +128,7 @@ func TestConnectionLimit(t *testing.T) {
 	operator := mustDial(t, admin, "/livez")
 	// At the limit, the server also evicts a connection without a new one, in less than a second.
 	if err := poll("the metrics of the evictions", func() bool {
-		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", "", "").body
+		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", reader, "").body
 		evicted, open := metricOf(t, evictedCount, metrics), metricOf(t, openCount, metrics)
 		return evicted > most && open < most && evicted+open == 2*most+1
 	}); err != nil {

@@ -30,7 +30,7 @@ func curlCreate(at serve.Addresses, secret string) string {
 // store.
 func (p *program) greet(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 	_, onTerminal := terminal.IsTerminal(p.Stdout)
-	if !onTerminal && (!p.settings.Admin.PrintTokens || terminal.Discards(p.Stdout)) {
+	if !onTerminal && (!p.settings.PrintTokens || terminal.Discards(p.Stdout)) {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
 			p.log.Warn("the store has no token; create one with plantstore token create, " +
@@ -60,15 +60,11 @@ func (p *program) firstTokens(at serve.Addresses) (string, []auth.Token) {
 		os.Args[0], signInLink(at.Console, code))
 	creator, secret := auth.NewToken("first", auth.ScopeCreate, auth.DefaultLifetime)
 	fmt.Fprintf(&text, shown, creator.Name, "creates plants", secret, curlCreate(at, secret))
-	tokens := []auth.Token{creator}
-	if !p.settings.Admin.Open {
-		scopes := auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead
-		reader, secret := auth.NewToken("first-admin", scopes, auth.DefaultLifetime)
-		fmt.Fprintf(&text, shown, reader.Name, "reads the plants, metrics and profiles on the admin listener", secret,
-			fmt.Sprintf("curl %s/metrics \\\n  -H 'Authorization: Bearer %s'", at.Admin, secret))
-		tokens = append(tokens, reader)
-	}
-	return text.String(), append(tokens, signIn)
+	scopes := auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead
+	reader, secret := auth.NewToken("first-admin", scopes, auth.DefaultLifetime)
+	fmt.Fprintf(&text, shown, reader.Name, "reads the plants, metrics and profiles on the admin listener", secret,
+		fmt.Sprintf("curl %s/metrics \\\n  -H 'Authorization: Bearer %s'", at.Admin, secret))
+	return text.String(), []auth.Token{creator, reader, signIn}
 }
 
 // printGreeting writes the text to standard output. The server starts even if the reader of standard output is blocked.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -27,13 +26,13 @@ func TestReferenceMetrics(t *testing.T) {
 	exposed := map[string]metric{}
 	var scrapes strings.Builder
 	add := func(s *testServer) { scrapes.WriteString(metricsOf(t, s, exposed)) }
-	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open",
+	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(),
 		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
-	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
+	flags := append(newTLSFiles(t).flags(), "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
 	add(startServer(t, database(t), flags...))
 	traced := append(cleanEnviron(), "OTEL_TRACES_EXPORTER=otlp")
-	add(startServerIn(t, traced, filepath.Join(t.TempDir(), "c.db"), "--admin-open"))
-	add(startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
+	add(startServerIn(t, traced, filepath.Join(t.TempDir(), "c.db")))
+	add(startServer(t, filepath.Join(t.TempDir(), "b.db"), "--acme-domain", "localhost",
 		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"))
 	checkSignals(t, scrapes.String())
 
@@ -98,18 +97,9 @@ func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) (scrape s
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
 	for range 2 { // the server counts a request after its response
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := httpClient(1).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: status %d, %v", url, res.StatusCode, err)
+		status, text := authorized(t, url, s.readerToken(t))
+		if status != http.StatusOK {
+			t.Fatalf("%s: status %d", url, status)
 		}
 		scrape = string(text)
 		for _, match := range metricHelp.FindAllStringSubmatch(scrape, -1) {

@@ -204,6 +204,16 @@ func startServerIn(t *testing.T, environ []string, db string, args ...string) *t
 	return &testServer{process: p, url: match[2]}
 }
 
+// readerToken returns the secret of the first token for the admin listener, which the process has printed.
+func (p *process) readerToken(t *testing.T) string {
+	t.Helper()
+	match, err := p.await(p.stdout, `/metrics \\\n  -H 'Authorization: Bearer (pst_\w+)'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return match[1]
+}
+
 // stop sends SIGTERM to the server and waits for exit code 0.
 func (s *testServer) stop(t *testing.T) {
 	t.Helper()

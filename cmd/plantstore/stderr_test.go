@@ -22,6 +22,7 @@ type pipedServer struct {
 	log    *bufio.Reader // of read
 	listen string
 	admin  string // the URL
+	token  string // for the admin listener
 }
 
 func startPipedServer(t *testing.T) *pipedServer {
@@ -32,7 +33,7 @@ func startPipedServer(t *testing.T) *pipedServer {
 	}
 	t.Cleanup(func() { read.Close() })
 	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-open")
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func startPipedServer(t *testing.T) *pipedServer {
 			t.Fatal(err)
 		}
 		if match := ready.FindStringSubmatch(line); match != nil {
-			s.listen, s.admin = match[1], match[3]
+			s.listen, s.admin, s.token = match[1], match[3], s.readerToken(t)
 			return s
 		}
 	}
@@ -93,25 +94,18 @@ var droppedMetric = regexp.MustCompile(`(?m)^plantstore_log_lines_dropped_total 
 // droppedCount returns the metric of dropped lines. The admin listener must respond.
 func (s *pipedServer) droppedCount(t *testing.T) int {
 	t.Helper()
-	c := http.Client{Timeout: waitMax}
-	defer c.CloseIdleConnections()
-	text := ""
+	var text []byte
 	for _, path := range []string{"/livez", "/metrics"} {
-		response, err := c.Get(s.admin + path)
-		if err != nil {
-			t.Fatal(err)
+		var status int
+		if status, text = authorized(t, s.admin+path, s.token); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, status, text)
 		}
-		body, err := io.ReadAll(response.Body)
-		if response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s, %v", path, response.Status, err)
-		}
-		text = string(body)
 	}
-	match := droppedMetric.FindStringSubmatch(text)
+	match := droppedMetric.FindSubmatch(text)
 	if match == nil {
 		t.Fatal("the metric is missing")
 	}
-	n, err := strconv.ParseFloat(match[1], 64)
+	n, err := strconv.ParseFloat(string(match[1]), 64)
 	if err != nil {
 		t.Fatal(err)
 	}

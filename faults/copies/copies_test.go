@@ -13,9 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -232,7 +230,7 @@ func (m *machine) loadPlants(t *testing.T) context.Context {
 func (m *machine) stop(t *testing.T, after time.Duration) (copied time.Time) {
 	t.Helper()
 	<-time.After(after)
-	copied = copiedTo(t, m.server)
+	copied = copiedTo(t, m.server, m.token)
 	m.server.Kill()
 	m.end()
 	m.clients.Wait()
@@ -367,21 +365,16 @@ func (l *ledger) importPlants(ctx context.Context, program, db string, first int
 }
 
 // copiedTo returns the time of the newest commit that the destination has, as the server states it.
-func copiedTo(t *testing.T, s *rig.Server) time.Time {
+func copiedTo(t *testing.T, s *rig.Server, token string) time.Time {
 	t.Helper()
 	at := time.Now()
-	return at.Add(-time.Duration(metric(t, s, "plantstore_copy_lag_seconds") * float64(time.Second)))
+	return at.Add(-time.Duration(metric(t, s, token, "plantstore_copy_lag_seconds") * float64(time.Second)))
 }
 
 // metric returns the value of a metric of a server.
-func metric(t *testing.T, s *rig.Server, name string) float64 {
+func metric(t *testing.T, s *rig.Server, token, name string) float64 {
 	t.Helper()
-	response, err := http.Get(s.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	body, err := s.Metrics(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,11 +26,11 @@ func TestFull(t *testing.T) {
 		}
 		m.load(t)
 		rig.Within(t, 5*time.Minute, pollEvery, "the destination has plants", func() bool {
-			return m.acknowledged() > 100 && copiedTo(t, m.server).After(m.started)
+			return m.acknowledged() > 100 && copiedTo(t, m.server, m.token).After(m.started)
 		})
 		ballast := rig.Ballast(t, m.to)
 		rig.Within(t, 5*time.Minute, pollEvery, "a copy has failed", func() bool {
-			return metric(t, m.server, "plantstore_copy_attempts_failed_total") > 0
+			return metric(t, m.server, m.token, "plantstore_copy_attempts_failed_total") > 0
 		})
 		if before := m.acknowledged(); !m.sync {
 			rig.Within(t, 5*time.Minute, pollEvery, "the server acknowledges plants without the destination", func() bool {
@@ -42,7 +42,7 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		rig.Within(t, 5*time.Minute, pollEvery, "the destination has all again", func() bool {
-			return copiedTo(t, m.server).After(freed)
+			return copiedTo(t, m.server, m.token).After(freed)
 		})
 		if r := m.lose(t); len(r.violations) > 0 {
 			t.Fatalf("sync %v: %d violations, the first: %v", m.sync, len(r.violations), r.violations[0])

@@ -103,7 +103,7 @@ func (s *crowdedServer) beside(t *testing.T, count int, kind string, few bool) (
 	stop := besiege(t, s.URL, count, hostile[kind])
 	const accepted, late = 2 * time.Second, time.Minute
 	for since := time.Now(); ; <-time.After(100 * time.Millisecond) {
-		open = gauge(t, s.Admin, "plantstore_connections_open")
+		open = gauge(t, s.Server, s.token, "plantstore_connections_open")
 		took := time.Since(since)
 		if took > late || took > accepted && few == (open <= incompleteMax+1) {
 			break

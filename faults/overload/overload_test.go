@@ -247,7 +247,7 @@ func TestHostile(t *testing.T) {
 			}
 			stop := besiege(t, server.URL, count, client)
 			if name == "never reads" { // until its buffers are full, a client is an ordinary one
-				stuck(t, server.Admin)
+				stuck(t, server, token)
 			}
 			beside := p99(t, server.URL, token, from+1000)
 			stop()
@@ -283,11 +283,11 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 
 // stuck waits until the server is blocked on clients that do not read, and their number is stable. Strangers of one
 // network have only a few requests in progress; the others wait.
-func stuck(t *testing.T, admin string) {
+func stuck(t *testing.T, server *rig.Server, token string) {
 	t.Helper()
 	before, same := 0, 0
 	rig.Within(t, time.Minute, 100*time.Millisecond, "the server is blocked on clients that do not read", func() bool {
-		n := gauge(t, admin, "plantstore_http_requests_in_flight")
+		n := gauge(t, server, token, "plantstore_http_requests_in_flight")
 		if same++; n != before {
 			before, same = n, 0
 		}
@@ -342,18 +342,10 @@ func stores(t *testing.T, server *rig.Server, c *rig.Client, id int64, name stri
 }
 
 // gauge returns the value of a metric of the public listener, a whole number.
-func gauge(t *testing.T, admin, name string) int {
+func gauge(t *testing.T, server *rig.Server, token, name string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)
+	text, err := server.Metrics(t.Context(), token)
 	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	match := regexp.MustCompile(`(?m)^` + name + `\{listener="public"\} (\d+)$`).FindSubmatch(text)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,6 +84,7 @@ var hangs = rig.Weakness{
 type outage struct {
 	t      *testing.T
 	server *rig.Server
+	token  string
 	plants *sender
 	db     string
 	proxy  *proxy
@@ -114,7 +114,8 @@ func newOutage(t *testing.T, program, settings string) *outage {
 		t.Fatal(err)
 	}
 	o.proxy, o.server = p, s
-	o.plants = newSender(s.URL, rig.Token(t, program, o.db, "outage"))
+	o.token = rig.Token(t, program, o.db, "outage")
+	o.plants = newSender(s.URL, o.token)
 	return o
 }
 
@@ -323,7 +324,10 @@ func (o *outage) measure(length time.Duration, event string, happened func() boo
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		text := o.metrics()
+		text, err := o.server.Metrics(o.t.Context(), o.token)
+		if err != nil {
+			o.t.Fatalf("%v\n%s", err, o.server.Log())
+		}
 		goroutines = max(goroutines, gauge(text, "go_goroutines"))
 		memory = max(memory, gauge(text, "process_resident_memory_bytes"))
 		o.mu.Lock()
@@ -337,22 +341,6 @@ func (o *outage) measure(length time.Duration, event string, happened func() boo
 		}
 		<-tick.C
 	}
-}
-
-func (o *outage) metrics() []byte {
-	request, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, o.server.Admin+"/metrics", http.NoBody)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		o.t.Fatalf("%v\n%s", err, o.server.Log())
-	}
-	text, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		o.t.Fatal(err)
-	}
-	return text
 }
 
 // gauge returns the value of a metric; -1 if the text does not have it.

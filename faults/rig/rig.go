@@ -165,14 +165,12 @@ type Server struct {
 // ErrEnded is the error of a server that ended before it was ready.
 var ErrEnded = errors.New("the server ended before it was ready")
 
-// Start starts a server on the store db and waits until it is ready. Its admin listener
-// requires no credential. If before is
-// not empty, it is a command line that runs the program, such as strace. The end
-// of the test kills the server.
+// Start starts a server on the store db and waits until it is ready. If before is not empty, it is a command line that
+// runs the program, such as strace. The end of the test kills the server.
 func Start(t testing.TB, program, db string, before []string, flags ...string) (*Server, error) {
 	t.Helper()
 	args := append(before[:len(before):len(before)], program, "serve", "--db", db,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-open", "--log-level", "info")
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
 	args = append(args, flags...)
 	command := exec.Command(args[0], args[1:]...) //nolint:noctx // Cleanup kills it
 	s := &Server{Command: command, ended: make(chan struct{})}
@@ -272,11 +270,31 @@ func (b *logBuffer) String() string {
 	return strings.Join(b.lines, "\n")
 }
 
-// Token creates a token in the store db, with or without a running server.
+// Metrics returns the metrics of the server, for a token of Token.
+func (s *Server) Metrics(ctx context.Context, token string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Admin+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("metrics: status %d: %s", response.StatusCode, text)
+	}
+	return text, err
+}
+
+// Token creates a token in the store db, with or without a running server. It creates plants and reads the metrics.
 func Token(t testing.TB, program, db, name string) string {
 	t.Helper()
 	var faults bytes.Buffer
-	command := exec.CommandContext(t.Context(), program, "token", "create", name, "--no-expiry", "--create", "--db", db)
+	command := exec.CommandContext(t.Context(), program, "token", "create", name, "--no-expiry", "--create",
+		"--scope", "plants:create,metrics", "--db", db)
 	command.Stderr = &faults
 	out, err := command.Output()
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -126,16 +124,7 @@ func (r *run) sample() (s sample, err error) {
 
 // metrics returns the values of metrics without labels.
 func (r *run) metrics(names ...string) (values []float64, err error) {
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.Admin+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := r.persistent.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	text, err := r.server.Metrics(r.t.Context(), r.token)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +133,7 @@ func (r *run) metrics(names ...string) (values []float64, err error) {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		value, err := strconv.ParseFloat(string(line), 64)
 		if err != nil {
-			return nil, fmt.Errorf("metric %[2]s of a response with status %[1]d: %[3]w", response.StatusCode, name, err)
+			return nil, fmt.Errorf("metric %s: %w", name, err)
 		}
 		values = append(values, value)
 	}

@@ -175,7 +175,7 @@ func TestSlowDownloads(t *testing.T) {
 		}
 		if statuses[res.StatusCode]++; res.StatusCode == http.StatusTooManyRequests {
 			body, err := io.ReadAll(res.Body)
-			const want = `{"error":42903,"message":"64 requests with this credential, or without one, are in progress; ` +
+			const want = `{"error":42903,"message":"64 requests with this credential are in progress; ` +
 				"wait for the end of one\"}\n"
 			if string(body) != want || err != nil || res.Header.Get("Retry-After") != "1" {
 				t.Fatalf("beyond the limit: got %s, %v, %v", body, res.Header, err)

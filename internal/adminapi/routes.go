@@ -25,8 +25,7 @@ func (a *API) Routes() ([]server.Route, error) {
 	return routes, nil
 }
 
-// routes returns the routes of the operations. The reads of imports show names of plants, so they require a credential
-// even with --admin-open.
+// routes returns the routes of the operations.
 func (a *API) routes() []server.Route {
 	const (
 		one    = "/backups/{name}"
@@ -66,7 +65,7 @@ func (a *API) routes() []server.Route {
 		{Method: "POST", Path: "/backups", Scope: all, Handle: respond(a.startBackup)},
 		{Method: "GET", Path: "/backup-jobs", Scope: all, Handle: respond(a.listJobs)},
 		{Method: "GET", Path: "/backup-jobs/{id}", Scope: all, Handle: respond(a.getJob)},
-		{Method: "GET", Path: one + "/content", Scope: all, Guarded: true, Untimed: true, Handle: stream(a.downloadBackup)},
+		{Method: "GET", Path: one + "/content", Scope: all, Untimed: true, Handle: stream(a.downloadBackup)},
 		{Method: "POST", Path: one + "/verify", Scope: all, Handle: respond(startJob(a.service.VerifyBackup))},
 		{Method: "POST", Path: one + "/drill", Scope: all, Handle: respond(startJob(a.service.DrillBackup))},
 		{Method: "DELETE", Path: one, Scope: all, Handle: respond(a.deleteBackup)},
@@ -76,16 +75,13 @@ func (a *API) routes() []server.Route {
 		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(change(a.service.RetryDead))},
 		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(change(a.service.DropDead))},
 
-		{Method: "GET", Path: "/imports", Scope: create, OtherScope: all, Guarded: true, Handle: respond(a.listImports)},
+		{Method: "GET", Path: "/imports", Scope: create, OtherScope: all, Handle: respond(a.listImports)},
 		{
 			Method: "PUT", Path: file, Scope: create, Untimed: true,
 			Handle: respond(a.importPlants, "format", "name", "on_conflict"),
 		},
-		{Method: "GET", Path: file, Scope: create, OtherScope: all, Guarded: true, Handle: respond(a.getImport)},
-		{
-			Method: "GET", Path: file + "/rejects", Scope: create, Guarded: true, Untimed: true,
-			Handle: stream(a.downloadRejects, "form"),
-		},
+		{Method: "GET", Path: file, Scope: create, OtherScope: all, Handle: respond(a.getImport)},
+		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: stream(a.downloadRejects, "form")},
 		{Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Handle: respond(a.cancelImport)},
 	}
 }

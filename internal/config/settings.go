@@ -52,7 +52,7 @@ type Settings struct {
 	TLS  TLS
 	ACME ACME
 
-	Admin Admin
+	PrintTokens bool
 
 	OIDC   OIDC
 	SignIn SignIn

@@ -61,11 +61,7 @@ func (s *Settings) listenerGroups() []Group {
 			{"cors-origins", list(&s.CORSOrigins, checkOrigin), "", "`origins` whose web pages may create plants, or *"},
 			{"pprof", toggle(&s.PProf), "", "serve profiles at /debug/pprof/ of the admin listener"},
 			{
-				"admin-open", toggle(&s.Admin.Open), "",
-				"require no credential for reads on the admin listener, which must be on loopback",
-			},
-			{
-				"print-tokens", toggle(&s.Admin.PrintTokens), "",
+				"print-tokens", toggle(&s.PrintTokens), "",
 				"print the first tokens of a store even if standard output is not a terminal",
 			},
 			{

@@ -33,7 +33,6 @@ type Config struct {
 
 	Version string
 	Secure  bool // the admin listener has TLS
-	Open    bool // the admin listener requires no credential for its other paths
 }
 
 // Console serves the pages. The caller starts its sampler with Start and ends it with Close.

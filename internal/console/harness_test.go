@@ -141,7 +141,7 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry) (stop fu
 	}
 	_, adminServer, err = server.New(server.Config{
 		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
-		Audit: h.audit, AdminOpen: true, // the console requires a sign-in nevertheless
+		Audit: h.audit,
 		Limits: server.Limits{
 			BodyMax: 64 << 10, HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
 			AuthFailures: 100,

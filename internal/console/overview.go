@@ -250,10 +250,6 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 		}
 		add(text, advice, link{"Credentials", "/credentials"})
 	}
-	if c.Open {
-		add("The admin listener requires no credential (--admin-open).",
-			"Every user and program on this machine can read the plants. Remove the setting.", settingLink("admin-open"))
-	}
 	return list
 }
 

@@ -79,9 +79,6 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.CheckAdminOpen(h.adminListener.Addr()); err != nil {
-		return err
-	}
 	if h.certificates, err = v.openCertificates(); err != nil {
 		return err
 	}
@@ -138,7 +135,7 @@ func (v *instance) openServers(context.Context) (err error) {
 	h.console = console.New(console.Config{
 		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
 		Requests: func() server.Numbers { return h.public.Numbers() },
-		Version:  v.Version, Open: s.Admin.Open, Secure: h.adminTLS || h.Console.Scheme == "https",
+		Version:  v.Version, Secure: h.adminTLS || h.Console.Scheme == "https",
 	})
 	h.console.SetIssuer(v.signIn)
 	routes, err := adminapi.New(h.operations, v.log).Routes()
@@ -172,7 +169,7 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 	if u := s.SignIn.ConsoleURL; u != nil {
 		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
 	}
-	c.AdminOpen, c.Pprof = s.Admin.Open, s.PProf
+	c.Pprof = s.PProf
 	c.TrustedProxies = s.Proxies.HeaderPrefixes()
 	const headerMax = 16 << 10 // bytes
 	c.Limits = server.Limits{

@@ -36,12 +36,11 @@ const (
 // authorizationRow is a row of the page.
 type authorizationRow struct {
 	method, target, scope string
-	open                  bool // with AdminOpen
 }
 
 // wanted returns the status for each kind of credential.
-func (r authorizationRow) wanted(adminOpen bool) [kinds]int {
-	if r.scope == "" || adminOpen && r.open {
+func (r authorizationRow) wanted() [kinds]int {
+	if r.scope == "" {
 		return [kinds]int{200, 200, 200, 200, 200, 200}
 	}
 	return [kinds]int{401, 400, 401, 403, 200, 200}
@@ -68,7 +67,6 @@ func authorizationPage(t *testing.T) map[string][]authorizationRow {
 			continue
 		}
 		row := authorizationRow{method: cells[0], target: cells[1], scope: strings.ReplaceAll(cells[2], "`", "")}
-		row.open = cells[len(cells)-1] == "open"
 		rows[listener] = append(rows[listener], row)
 	}
 	return rows
@@ -176,13 +174,13 @@ func scopeSets() []string {
 
 // startWithCredentials starts a server with profiles, and with tokens and JWTs of the
 // scopes of scopeSets.
-func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) {
+func startWithCredentials(t *testing.T) (*harness, credentials) {
 	t.Helper()
 	c := credentials{secrets: map[string]string{}, jwts: map[string]string{}}
 	expired, revoked, now := "", "", time.Now()
 	issuer, verify := startIssuer(t)
 	h := start(t, func(s *setup) {
-		s.pprof, s.api, s.adminOpen, s.jwt = true, true, adminOpen, verify
+		s.pprof, s.api, s.jwt = true, true, verify
 		s.seed = func(e *sqlite.Engine) {
 			plantOne := store.Create{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "A"}}, At: now}
 			if _, err := e.Insert(t.Context(), []store.Create{plantOne}); err != nil {
@@ -225,17 +223,14 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	return h, c
 }
 
-// TestAuthorization sends requests with each kind of credential to each route of docs/reference/authorization.md, in
-// both modes of the admin listener.
+// TestAuthorization sends requests with each kind of credential to each route of docs/reference/authorization.md.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	page := authorizationPage(t)
-	for _, adminOpen := range []bool{false, true} {
-		h, c := startWithCredentials(t, adminOpen)
-		for listener, address := range map[string]string{"public": h.public, "admin": h.admin} {
-			for _, row := range page[listener] {
-				checkAuthorization(t, h, address, row, row.wanted(adminOpen), c)
-			}
+	h, c := startWithCredentials(t)
+	for listener, address := range map[string]string{"public": h.public, "admin": h.admin} {
+		for _, row := range page[listener] {
+			checkAuthorization(t, h, address, row, row.wanted(), c)
 		}
 	}
 }
@@ -327,7 +322,7 @@ func quick(target string) string {
 // credential.
 func TestAuthorizationIsNotBypassed(t *testing.T) {
 	t.Parallel()
-	h, _ := startWithCredentials(t, false)
+	h, _ := startWithCredentials(t)
 	for listener, rows := range authorizationPage(t) {
 		for _, row := range rows {
 			for _, method := range []string{"DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "HEADER"} {
@@ -366,22 +361,18 @@ func TestAuthorizationIsNotBypassed(t *testing.T) {
 	}
 }
 
-// The listener checks Host, Origin and Sec-Fetch-Site in both modes, before the
-// credential.
-func TestGuardInBothModes(t *testing.T) {
+// The listener checks Host, Origin and Sec-Fetch-Site before the credential.
+func TestGuardBeforeCredential(t *testing.T) {
 	t.Parallel()
-	for _, adminOpen := range []bool{false, true} {
-		h, c := startWithCredentials(t, adminOpen)
-		for _, row := range authorizationPage(t)["admin"] {
-			for _, header := range append(c.of(kindRightScope, row.scope), "-Authorization") {
-				for change, want := range map[string]int{
-					"Host: evil.example": 42101, "Origin: http://evil.example": 40302, "Sec-Fetch-Site: cross-site": 40302,
-				} {
-					a := h.sendTo(h.admin, message("GET "+quick(row.target)+" HTTP/1.1", "", header, change))
-					if got := int(a.code(t)); got != want {
-						t.Errorf("open %t: %s with %s and %.30s: got %d, want %d",
-							adminOpen, row.target, change, header, got, want)
-					}
+	h, c := startWithCredentials(t)
+	for _, row := range authorizationPage(t)["admin"] {
+		for _, header := range append(c.of(kindRightScope, row.scope), "-Authorization") {
+			for change, want := range map[string]int{
+				"Host: evil.example": 42101, "Origin: http://evil.example": 40302, "Sec-Fetch-Site: cross-site": 40302,
+			} {
+				a := h.sendTo(h.admin, message("GET "+quick(row.target)+" HTTP/1.1", "", header, change))
+				if got := int(a.code(t)); got != want {
+					t.Errorf("%s with %s and %.30s: got %d, want %d", row.target, change, header, got, want)
 				}
 			}
 		}

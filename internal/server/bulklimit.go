@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/limit"
 	"plantstore/internal/plant"
 )
@@ -20,18 +19,13 @@ const (
 
 // newBulkLimit returns the places of the requests with Route.Bulk, so that slow clients of one credential do not keep
 // other clients out. The key is the id of the credential.
-func newBulkLimit() *limit.Places[any] { return limit.NewPlaces[any](bulkMax, bulkPerCredential) }
+func newBulkLimit() *limit.Places[int64] { return limit.NewPlaces[int64](bulkMax, bulkPerCredential) }
 
-// enterBulk waits until a request with Route.Bulk may begin. The error is a *plant.Error. A request without a
-// credential has only the limit of all requests.
+// enterBulk waits until a request with Route.Bulk may begin. The error is a *plant.Error.
 func (h *handler) enterBulk(c *Call) (func(), error) {
 	ctx, cancel := context.WithTimeout(c.Context(), bulkWait)
 	defer cancel()
-	var key any = c // of this request alone
-	if c.Principal != (auth.Principal{}) {
-		key = c.Principal.TokenID
-	}
-	leave, err := h.bulk.Enter(ctx, key)
+	leave, err := h.bulk.Enter(ctx, c.Principal.TokenID)
 	switch {
 	case errors.Is(err, limit.ErrKeyFull):
 		return nil, plant.Errorf(plant.CodeTooManyAtOnce,

@@ -13,8 +13,7 @@ import (
 )
 
 // guard protects a listener from web pages: a page can make a browser on the operator's machine send requests to the
-// listener. Health checks need no credential, and with Config.AdminOpen no read does. The zero value allows the address
-// of the listener and loopback names.
+// listener. The zero value allows the address of the listener and loopback names.
 type guard struct {
 	hosts []string // further allowed hosts; results of ParseHost
 }

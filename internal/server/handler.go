@@ -39,7 +39,7 @@ type handler struct {
 	failures  *failures                    // nil: no limit
 	quotas    *quotas                      // nil: no limit
 	slots     *limit.Slots[int64]          // of the admin listener: requests in progress of each credential
-	bulk      *limit.Places[any]           // of the admin listener
+	bulk      *limit.Places[int64]         // of the admin listener
 	proofs    *limit.Places[limit.Network] // of AuthenticateBy, on the admin listener
 	tracer    *trace.Tracer                // nil: off
 	public    *handler                     // of the public listener; nil on the public listener
@@ -148,10 +148,10 @@ func (h *handler) serve(c *Call) error {
 			c.hasArrived()
 		}
 	}
-	if h.slots != nil && (c.scope != 0 || route.Bulk) {
+	if h.slots != nil && c.scope != 0 {
 		if _, ok := h.slots.Acquire(c.Principal.TokenID); !ok {
 			return plant.Errorf(plant.CodeTooManyAtOnce,
-				"%d requests with this credential, or without one, are in progress; wait for the end of one", adminAtOnce)
+				"%d requests with this credential are in progress; wait for the end of one", adminAtOnce)
 		}
 		defer h.slots.Release(c.Principal.TokenID)
 	}

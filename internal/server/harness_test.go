@@ -53,7 +53,6 @@ type setup struct {
 	api         bool // the admin API
 	routes      []server.Route
 	adminHosts  []string
-	adminOpen   bool
 	proxies     []netip.Prefix
 	recorder    *audit.Recorder
 	tracer      *trace.Tracer
@@ -151,7 +150,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
-		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen,
+		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts,
 		TrustedProxies: s.proxies, Audit: s.recorder, Tracer: s.tracer,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))

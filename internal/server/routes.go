@@ -33,7 +33,6 @@ type Route struct {
 	Scope      auth.Scopes // the credential must have it
 	OtherScope auth.Scopes // or this one; 0: none
 	Open       bool        // requires no credential
-	Guarded    bool        // requires the credential even with Config.AdminOpen, as every page and every method but GET does
 	Untimed    bool        // no histogram: a static file, or a response for which the client chooses the time
 	Bulk       bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
 	Page       bool        // uses Config.Browser for the credential and for errors
@@ -109,15 +108,7 @@ func adminRoutes(c Config) routes {
 	if c.Pprof {
 		list = append(list, profiles()...)
 	}
-	list = append(list, c.AdminRoutes...)
-	if c.AdminOpen {
-		for i := range list {
-			if list[i].Method == http.MethodGet && !list[i].Guarded && !list[i].Page {
-				list[i].Open, list[i].Scope, list[i].verbose = true, 0, 0
-			}
-		}
-	}
-	return newRoutes(list)
+	return newRoutes(append(list, c.AdminRoutes...))
 }
 
 // routes are the routes of a listener. The server does not redirect from other spellings of a path.

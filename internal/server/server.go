@@ -47,9 +47,6 @@ type Config struct {
 	// AdminHosts are the host names and IP addresses, without a port, that requests to the admin listener may have as
 	// their Host, besides loopback names and the address of the listener.
 	AdminHosts []string
-	// AdminOpen means that GET requests to the admin listener require no credential, except for a route that is Guarded.
-	// Then only this machine may reach the listener.
-	AdminOpen bool
 	// AdminRoutes are further routes of the admin listener.
 	AdminRoutes []Route
 	Browser     *Browser // required by routes with Page
