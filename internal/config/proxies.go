@@ -25,39 +25,15 @@ func (s *Settings) writtenAddress(setting string, listener net.Addr) string {
 	return listener.String()
 }
 
-// Proxies are the settings of a server behind proxies.
-type Proxies struct {
-	Trusted  []string
-	Protocol bool
-}
-
-// check refuses a PROXY protocol that no proxy may use.
-func (p *Proxies) check(s *Settings) error {
-	if p.Protocol && len(p.Trusted) == 0 {
-		return s.Fault("proxy-protocol",
-			"no proxy may send the header; set --trusted-proxies to the addresses of the proxies")
-	}
-	return nil
-}
-
-// Prefixes returns the addresses of the trusted proxies. An address is the prefix of this address alone.
-func (p *Proxies) Prefixes() []netip.Prefix {
+// Proxies returns the addresses of the trusted proxies. An address is the prefix of this address alone.
+func (s *Settings) Proxies() []netip.Prefix {
 	var prefixes []netip.Prefix
-	for _, item := range p.Trusted {
+	for _, item := range s.TrustedProxies {
 		if prefix, err := parsePrefix(item); err == nil { // Set checked every item
 			prefixes = append(prefixes, prefix)
 		}
 	}
 	return prefixes
-}
-
-// HeaderPrefixes returns the addresses of the proxies whose Forwarded or X-Forwarded-For counts. With the PROXY
-// protocol no header counts: such a proxy forwards the bytes of its clients, who can send any header.
-func (p *Proxies) HeaderPrefixes() []netip.Prefix {
-	if p.Protocol {
-		return nil
-	}
-	return p.Prefixes()
 }
 
 func checkPrefix(item string) error {

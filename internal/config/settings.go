@@ -45,8 +45,9 @@ type Settings struct {
 	RequireSyncStandby bool
 	PProf              bool
 
+	TrustedProxies []string
+
 	Connections Connections
-	Proxies     Proxies
 	Rate        Rate
 
 	TLS  TLS
@@ -163,7 +164,7 @@ func (s *Settings) Check() error {
 // CheckServe returns the usage errors of a server with these settings. It reads the files with secrets and with the
 // roots of the CA.
 func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
-	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s), s.Proxies.check(s),
+	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s),
 		s.OIDC.check(s), s.SignIn.check(s), s.CheckReload(env), s.SignIn.readSecret(env, s), s.ACME.readRoots(s))
 }
 

@@ -65,10 +65,9 @@ func (s *Settings) listenerGroups() []Group {
 				"print the first tokens of a store even if standard output is not a terminal",
 			},
 			{
-				"trusted-proxies", list(&s.Proxies.Trusted, checkPrefix), "",
+				"trusted-proxies", list(&s.TrustedProxies, checkPrefix), "",
 				"`addresses` of proxies that may name the address of a client",
 			},
-			{"proxy-protocol", toggle(&s.Proxies.Protocol), "", "require a PROXY header from each trusted proxy"},
 		}},
 		{"TLS", []Setting{
 			{"client-ca", text(&s.TLS.ClientCA), "", "PEM `file` with the issuers of client certificates"},

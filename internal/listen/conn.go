@@ -1,11 +1,11 @@
 package listen
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,10 +16,9 @@ import (
 
 // Conn is a connection of a client: TCP, and TLS over it if the listener has TLS.
 type Conn struct {
-	tcp      net.Conn     // a *net.TCPConn
-	tls      *tls.Conn    // over tcpOnly{this}; nil: no TLS
-	listener *Listener    // counts this connection until it is closed
-	header   *proxyHeader // nil: the peer is the client
+	tcp      net.Conn  // a *net.TCPConn
+	tls      *tls.Conn // over tcpOnly{this}; nil: no TLS
+	listener *Listener // counts this connection until it is closed
 	reading  deadline
 	writing  deadline
 
@@ -37,7 +36,7 @@ type Conn struct {
 	index   int  // in registry.conns; -1: not there
 	claimed bool // counted in registry.byNetwork
 
-	// Set by registry.claim, before the first read of data.
+	// Set by registry.add.
 	network limit.Network // of the client
 	shared  bool          // the client is a proxy, with many clients
 	free    bool          // of the limit of clients without a valid credential
@@ -60,9 +59,6 @@ func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 	c.setState(Incomplete)
 	c.reading.init(net.Conn.SetReadDeadline)
 	c.writing.init(net.Conn.SetWriteDeadline)
-	if l.headerTimeout > 0 && contains(l.open.limits.Proxies, addressOf(tcp.RemoteAddr())) {
-		c.header = &proxyHeader{}
-	}
 	if l.tls != nil {
 		c.tls = tls.Server(tcpOnly{c}, l.tls.config)
 	}
@@ -79,8 +75,8 @@ func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 // the handler.
 func (c *Conn) SetResponding(responding bool) { c.responding.Store(responding) }
 
-// Read reads data of the client. The first call waits for the PROXY header, for the limit of clients without a
-// credential, and for the TLS handshake.
+// Read reads data of the client. The first call waits for the limit of clients without a credential, and for the TLS
+// handshake.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.responding.Load() {
 		return 0, nil
@@ -110,18 +106,13 @@ func (c *Conn) readData(p []byte) (int, error) {
 }
 
 func (c *Conn) readTCP(p []byte) (int, error) {
-	if c.header != nil {
-		if err := c.awaitHeader(); err != nil {
-			return 0, err
-		}
-	}
 	if !c.charged {
 		if err := c.chargeNew(); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		n, err := c.readOnce(p)
+		n, err := c.tcp.Read(p)
 		if c.closing.Load() {
 			return 0, net.ErrClosed // the client may send the rest of a request when it receives TLS's close_notify
 		}
@@ -129,13 +120,6 @@ func (c *Conn) readTCP(p []byte) (int, error) {
 			return n, err
 		}
 	}
-}
-
-func (c *Conn) readOnce(p []byte) (int, error) {
-	if c.header == nil {
-		return c.tcp.Read(p)
-	}
-	return c.header.next(c.tcp, p)
 }
 
 // Write writes data to the client.
@@ -159,13 +143,17 @@ func (c *Conn) writeTCP(p []byte) (n int, err error) {
 // LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr { return c.tcp.LocalAddr() }
 
-// RemoteAddr returns the address of the client. On a connection from a trusted proxy it waits for the PROXY header, so
-// the goroutine that accepts connections must not call it.
-func (c *Conn) RemoteAddr() net.Addr {
-	if c.header != nil && c.awaitHeader() == nil && c.header.client != nil {
-		return c.header.client
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return c.tcp.RemoteAddr() }
+
+// addressOf returns the IP address of a TCP address, without a zone and, if it is an IPv4 address in IPv6 form, as an
+// IPv4 address.
+func addressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
 	}
-	return c.tcp.RemoteAddr()
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
 // SetReadDeadline implements net.Conn.
@@ -177,30 +165,6 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writing.set(c.tcp,
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
-
-// awaitHeader reads the PROXY header, once. It closes a connection without a valid one, and one whose client has too
-// many connections.
-func (c *Conn) awaitHeader() error {
-	c.header.once.Do(func() {
-		err := c.header.read(c.tcp, c.listener.headerTimeout)
-		if err == nil {
-			client := cmp.Or(c.header.client, c.tcp.RemoteAddr())
-			err = c.listener.open.claim(c, addressOf(client))
-		}
-		if err == nil {
-			err = c.reading.restore(c.tcp) // the read of the header had a deadline of its own
-		}
-		if err == nil {
-			return
-		}
-		if refused, ok := errors.AsType[*refusal](err); ok {
-			c.listener.refuse(refused)
-		}
-		c.header.err = io.EOF // so that the server sends no response
-		_ = c.closeTCP()
-	})
-	return c.header.err
 }
 
 // CloseWrite ends the output. net/http calls it before it closes a connection with unread data.

@@ -109,19 +109,3 @@ func TestWriteDeadline(t *testing.T) {
 		t.Errorf("without a deadline: %d of %d bytes, %v", len(received), len(data), err)
 	}
 }
-
-// TestReadDeadlineBehindProxy tests that the deadline of before the PROXY header holds after it.
-func TestReadDeadlineBehindProxy(t *testing.T) {
-	t.Parallel()
-	s := serveProxies(t, time.Minute)
-	client, server := s.connect(t, "127.0.0.1")
-	at := time.Now().Add(20 * time.Millisecond)
-	_ = server.SetReadDeadline(at)
-	if _, err := client.Write([]byte("PROXY TCP4 192.0.2.7 127.0.0.1 6789 8080\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := server.Read(make([]byte, 1))
-	if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(at) {
-		t.Errorf("%v, %v before the deadline", err, time.Until(at))
-	}
-}

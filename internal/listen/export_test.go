@@ -2,7 +2,6 @@ package listen
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -19,18 +18,6 @@ func (l *Listener) ExpireAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// ReadHeader reads a PROXY header. It returns the client, which is nil if the header names none, and the reader of the
-// bytes after the header.
-func ReadHeader(c net.Conn) (client net.Addr, rest io.Reader, err error) {
-	var h proxyHeader
-	err = h.read(c, time.Minute)
-	return h.client, readerFunc(func(p []byte) (int, error) { return h.next(c, p) }), err
-}
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // SetState sets the state of a connection.
 func (c *Conn) SetState(s State) { c.setState(s) }
@@ -65,22 +52,22 @@ func (l *Listener) EvictAfter(s State, change func()) {
 // Room is a registry without sockets.
 type Room struct{ registry registry }
 
-// NewRoom returns a registry with limits and a number of connections.
+// NewRoom returns a registry with limits and a number of connections of one client.
 func NewRoom(limits Limits, connections int) (*Room, []*Conn) {
-	r := &Room{registry{limits: limits}}
+	r := &Room{registry{limits: limits, byNetwork: map[limit.Network]int{}}}
 	var open []*Conn
 	for range connections {
 		c := &Conn{index: -1}
-		_, _ = r.registry.add(c) // within the limit
+		_, _ = r.registry.add(c, netip.MustParseAddr("192.0.2.7")) // within the limit
 		open = append(open, c)
 	}
 	return r, open
 }
 
-// Add adds a connection and reports whether the registry accepts it.
-func (r *Room) Add() bool {
-	_, err := r.registry.add(&Conn{index: -1})
-	return err == nil
+// Add adds a connection of a client and reports whether the registry accepts it.
+func (r *Room) Add(client netip.Addr) bool {
+	_, refused := r.registry.add(&Conn{index: -1}, client)
+	return refused == nil
 }
 
 // Sweep removes connections as the sweeper does, and returns their number.
@@ -144,8 +131,7 @@ func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
 	c := &Conn{tcp: server, listener: l, index: -1}
 	c.reading.init(net.Conn.SetReadDeadline)
 	c.writing.init(net.Conn.SetWriteDeadline)
-	_, _ = l.open.add(c) // without limits
-	_ = l.open.claim(c, client)
+	_, _ = l.open.add(c, client) // without limits
 	return c, end
 }
 

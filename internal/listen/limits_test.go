@@ -166,7 +166,7 @@ func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	wantClosed(t, refused)
 	wantOpen(t, first, second)
 	s.count(t, "refused", map[string]int{
-		"address": 0, "connections": 1, "credential": 0, "descriptors": 0, "proxy-header": 0,
+		"address": 0, "connections": 1, "credential": 0, "descriptors": 0,
 	})
 	const line = `"msg":"connections refused","listener":"public","reason":"connections","connections":1,` +
 		`"error":"2 connections are open, and none is idle"`
@@ -264,15 +264,15 @@ func TestSearchesAtTheLimit(t *testing.T) {
 		for _, c := range open {
 			c.SetState(listen.Serving)
 		}
-		if room.Add() {
+		if room.Add(netip.MustParseAddr("192.0.2.7")) {
 			t.Error("added a connection beside two with requests")
 		}
 		open[0].SetState(listen.Idle)
-		if room.Add() {
+		if room.Add(netip.MustParseAddr("192.0.2.7")) {
 			t.Error("the next connection searched again")
 		}
 		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
-		if !room.Add() {
+		if !room.Add(netip.MustParseAddr("192.0.2.7")) {
 			t.Error("no connection replaced the idle one")
 		}
 	})
@@ -340,7 +340,7 @@ func TestConnectionsPerAddress(t *testing.T) {
 	wantClosed(t, third)
 	wantOpen(t, first, second, other)
 	s.count(t, "refused", map[string]int{
-		"address": 1, "connections": 0, "credential": 0, "descriptors": 0, "proxy-header": 0,
+		"address": 1, "connections": 0, "credential": 0, "descriptors": 0,
 	})
 	const line = `"reason":"address","connections":1,"error":"127.0.0.2 has 2 open connections"`
 	if !strings.Contains(s.log.String(), line) {
@@ -355,38 +355,24 @@ func TestConnectionsPerAddress(t *testing.T) {
 	wantOpen(t, fourth)
 }
 
-// With the PROXY protocol the client of the header counts. An IPv6 client is its prefix.
-func TestConnectionsPerClientOfAProxy(t *testing.T) {
+// An IPv6 client is its network.
+func TestConnectionsPerNetwork(t *testing.T) {
 	t.Parallel()
-	proxy := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	s := serve(t, listen.Config{
-		ProxyProtocol: true, HeaderTimeout: time.Minute,
-		Limits: listen.Limits{PerAddress: 1, Proxies: proxy},
-	})
+	room, _ := listen.NewRoom(listen.Limits{PerAddress: 1}, 0)
 	for _, row := range []struct {
-		header  string
-		refused bool
+		client   string
+		accepted bool
 	}{
-		{"TCP4 192.0.2.7 192.0.2.1 1 2", false},
-		{"TCP4 192.0.2.7 192.0.2.1 3 2", true},
-		{"TCP4 192.0.2.8 192.0.2.1 1 2", false},
-		{"TCP6 2001:db8::7 ::1 1 2", false},
-		{"TCP6 2001:db8::ffff:ffff:ffff:ffff ::1 1 2", true},
-		{"TCP6 2001:db8:0:1::7 ::1 1 2", false},
-		{"UNKNOWN", false},
-		{"UNKNOWN", false},
+		{"192.0.2.7", true},
+		{"192.0.2.7", false},
+		{"192.0.2.8", true},
+		{"2001:db8::7", true},
+		{"2001:db8::ffff:ffff:ffff:ffff", false},
+		{"2001:db8:0:1::7", true},
 	} {
-		client, server := s.connect(t, "127.0.0.1")
-		if _, err := io.WriteString(client, "PROXY "+row.header+"\r\nx"); err != nil {
-			t.Fatal(err)
+		if got := room.Add(netip.MustParseAddr(row.client)); got != row.accepted {
+			t.Errorf("%s: accepted %t, want %t", row.client, got, row.accepted)
 		}
-		n, err := server.Read(make([]byte, 1))
-		if refused := n == 0 && errors.Is(err, io.EOF); refused != row.refused {
-			t.Errorf("%s: got %d, %v; want refused: %v", row.header, n, err, row.refused)
-		}
-	}
-	if connections, addresses := s.Counts(); connections != 6 || addresses != 4 {
-		t.Errorf("got %d connections of %d addresses, want 6 of 4", connections, addresses)
 	}
 }
 

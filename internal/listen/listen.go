@@ -1,6 +1,6 @@
-// Package listen accepts the connections of an HTTP server: TCP, the PROXY header, TLS. It limits their number, and it
-// slows down clients without a valid credential. The server reports the state of each connection and the credentials of
-// its requests.
+// Package listen accepts the connections of an HTTP server: TCP and TLS. It limits their number, and it slows down
+// clients without a valid credential. The server reports the state of each connection and the credentials of its
+// requests.
 package listen
 
 import (
@@ -27,11 +27,6 @@ type Config struct {
 	Limits  Limits                // of its connections
 	Log     *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // of the metrics of connections; nil: none
-
-	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from Limits.Proxies.
-	// The bytes of a header from another address are data.
-	ProxyProtocol bool
-	HeaderTimeout time.Duration // for a PROXY header to arrive
 }
 
 // Listener is a listener whose connections have the type *Conn.
@@ -45,8 +40,6 @@ type Listener struct {
 	tls        *tlsLayer // nil: no TLS
 	strangers  *strangers
 	lines      limit.LogLines // by reason
-
-	headerTimeout time.Duration // for the PROXY header of a proxy; 0: it sends no header
 
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop
@@ -76,9 +69,6 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 		retired:    make(chan struct{}),
 	}
 	l.metrics = newMetrics(c.Metrics, c.Name, l.Open)
-	if c.ProxyProtocol {
-		l.headerTimeout = c.HeaderTimeout
-	}
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	l.ended = ctx.Done()
 	l.sweeper.Go(func() { l.sweep(ctx) })
@@ -177,18 +167,12 @@ func (temporary) Temporary() bool { return true }
 
 // admit adds a connection to the open ones, or refuses it.
 func (l *Listener) admit(c *Conn) bool {
-	victims, err := l.open.add(c)
+	victims, refused := l.open.add(c, addressOf(c.RemoteAddr()))
 	l.evict(victims)
-	if err == nil {
-		if c.header == nil { // otherwise the PROXY header has the address of the client
-			err = l.open.claim(c, addressOf(c.tcp.RemoteAddr()))
-		}
-	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
+	if refused != nil {
 		l.refuse(refused)
-		return false
 	}
-	return true
+	return refused == nil
 }
 
 // sweep evicts connections while there are many, and serves those that wait.

@@ -83,7 +83,7 @@ func TestRefusedConnections(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 		refuse(1, 2, 3)
 		s.count(t, "refused", map[string]int{
-			"address": 0, "connections": 0, "credential": 0, "descriptors": 4, "proxy-header": 0,
+			"address": 0, "connections": 0, "credential": 0, "descriptors": 4,
 		})
 	})
 }

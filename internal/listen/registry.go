@@ -58,10 +58,18 @@ type registry struct {
 	fullUntil time.Duration         // of the clock; makeRoom finds nothing before
 }
 
-// add adds a connection. If the limit is reached, it first removes connections, which the caller must evict.
-func (r *registry) add(c *Conn) (evicted []candidate, err error) {
+// add adds a connection of a client, unless a limit refuses it. If the limit of all connections is reached, it first
+// removes others, which the caller must evict.
+func (r *registry) add(c *Conn, client netip.Addr) (evicted []candidate, refused *refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	c.network = limit.NetworkOf(client)
+	c.shared = !client.IsValid() || contains(r.limits.Proxies, client)
+	c.free = c.shared || contains(r.limits.Uncharged, client)
+	limited := !c.shared && r.limits.PerAddress > 0 && !contains(r.limits.Unlimited, client)
+	if limited && r.byNetwork[c.network] >= r.limits.PerAddress {
+		return nil, &refusal{tooManyOfAddress, fmt.Sprintf("%s has %d open connections", client, r.limits.PerAddress)}
+	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) >= limit {
 		if evicted = r.makeRoom(); len(evicted) == 0 {
 			return nil, &refusal{tooMany, fmt.Sprintf("%d connections are open, and none is idle", limit)}
@@ -69,28 +77,14 @@ func (r *registry) add(c *Conn) (evicted []candidate, err error) {
 	}
 	c.index = len(r.conns)
 	r.conns = append(r.conns, c)
+	if c.claimed = limited; limited {
+		r.byNetwork[c.network]++
+	}
 	return evicted, nil
 }
 
-// claim records the client of a connection, and counts the connection.
-func (r *registry) claim(c *Conn, client netip.Addr) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.network = limit.NetworkOf(client)
-	c.shared = !client.IsValid() || contains(r.limits.Proxies, client)
-	c.free = c.shared || contains(r.limits.Uncharged, client)
-	if c.shared || r.limits.PerAddress == 0 || contains(r.limits.Unlimited, client) {
-		return nil
-	}
-	switch {
-	case c.index < 0: // closed already
-		return nil
-	case r.byNetwork[c.network] >= r.limits.PerAddress:
-		return &refusal{tooManyOfAddress, fmt.Sprintf("%s has %d open connections", client, r.limits.PerAddress)}
-	}
-	r.byNetwork[c.network]++
-	c.claimed = true
-	return nil
+func contains(prefixes []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // contains reports whether a connection is open.

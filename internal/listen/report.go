@@ -12,11 +12,10 @@ type reason string
 
 // The reasons of refusals.
 const (
-	noDescriptor     reason = "descriptors"  // the system has no free file descriptor or memory
-	tooMany          reason = "connections"  // the listener has its maximum of connections
-	tooManyOfAddress reason = "address"      // the client has its maximum of connections
-	badHeader        reason = "proxy-header" // a trusted proxy sent no valid PROXY header
-	stranger         reason = "credential"   // the client sent too many requests without a valid credential
+	noDescriptor     reason = "descriptors" // the system has no free file descriptor or memory
+	tooMany          reason = "connections" // the listener has its maximum of connections
+	tooManyOfAddress reason = "address"     // the client has its maximum of connections
+	stranger         reason = "credential"  // the client sent too many requests without a valid credential
 )
 
 // The reasons of evictions.
@@ -32,13 +31,11 @@ var evictions = map[State]reason{
 	Idle: longIdle, Incomplete: longIncomplete, Waiting: longIncomplete, Held: overShare,
 }
 
-// refusal is the error of a refused connection.
+// refusal is why a connection is refused.
 type refusal struct {
 	reason reason
 	text   string
 }
-
-func (r *refusal) Error() string { return r.text }
 
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
@@ -69,7 +66,7 @@ func newMetrics(registerer prometheus.Registerer, listener string, open func() i
 	}, []string{"reason"})
 	return metrics{
 		limited: limited,
-		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger),
+		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, stranger),
 		evicted: counters(evicted, longIdle, longIncomplete, overShare, heavy),
 	}
 }

@@ -79,9 +79,6 @@ const handshakeWriteMax = 10 * time.Second
 // handshake does the TLS handshake, in the goroutine and within the time of the first request. After an error net/http
 // closes the connection without a response.
 func (c *Conn) handshake() error {
-	if c.header != nil && c.awaitHeader() != nil {
-		return io.EOF // counted and logged there
-	}
 	err := c.SetWriteDeadline(time.Now().Add(handshakeWriteMax))
 	if err == nil {
 		err = c.tls.HandshakeContext(context.Background())

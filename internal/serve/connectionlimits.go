@@ -73,7 +73,7 @@ func loopback() []netip.Prefix {
 
 // openListener opens a listener at the address of a setting or, with OtherPorts, at a free port if that is in use.
 func (v *instance) openListener(ctx context.Context, setting string, c listen.Config) (*listen.Listener, error) {
-	c.Log, c.Metrics, c.Limits.Proxies = v.log, v.metrics, v.Settings.Proxies.Prefixes()
+	c.Log, c.Metrics, c.Limits.Proxies = v.log, v.metrics, v.Settings.Proxies()
 	l, err := listen.Listen(ctx, c)
 	if v.Settings.OtherPorts && errors.Is(err, syscall.EADDRINUSE) {
 		c.Address = "127.0.0.1:0"

@@ -70,7 +70,6 @@ func (v *instance) openListeners(ctx context.Context) error {
 	v.onClose(h.close)
 	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
 		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s, v.log),
-		ProxyProtocol: s.Proxies.Protocol, HeaderTimeout: s.RequestTimeout,
 	}); err != nil {
 		return err
 	}
@@ -170,7 +169,7 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
 	}
 	c.Pprof = s.PProf
-	c.TrustedProxies = s.Proxies.HeaderPrefixes()
+	c.TrustedProxies = s.Proxies()
 	const headerMax = 16 << 10 // bytes
 	c.Limits = server.Limits{
 		BodyMax:        s.BodyMax,
