@@ -363,11 +363,6 @@ func (s *testServer) listen(t *testing.T) string {
 func TestSettingsStaySecret(t *testing.T) {
 	t.Parallel()
 	c := canaries{"the password": newCanary()}
-	address, err := url.Parse(database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address.User = url.UserPassword("postgres", c["the password"])
 	files := newTLSFiles(t)
 	key, err := os.ReadFile(files.key)
 	if err != nil {
@@ -375,7 +370,7 @@ func TestSettingsStaySecret(t *testing.T) {
 	}
 	block, _ := pem.Decode(key)
 	c["the key"], c["the text of the key"] = string(block.Bytes), strings.Split(string(key), "\n")[1]
-	p, err := startProcess(t.TempDir(), append(cleanEnviron(), "PLANTSTORE_DB="+address.String()),
+	p, err := startProcess(t.TempDir(), append(cleanEnviron(), "PLANTSTORE_DB="+database(t), "PGPASSWORD="+c["the password"]),
 		append([]string{
 			"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "debug", "--pprof",
 		}, files.flags()...)...)

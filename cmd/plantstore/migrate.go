@@ -63,8 +63,5 @@ func (p *program) migrateStore(ctx context.Context) (from, to int, err error) {
 	if !s.DB.IsDatabase() {
 		return sqlite.Migrate(ctx, s.DB.Path, p.commandLog(), p.operator())
 	}
-	if err := s.RefusePassword(); err != nil {
-		return 0, 0, err
-	}
-	return postgres.Migrate(ctx, postgres.Config{URL: s.DB.URL.Reveal(), Log: p.commandLog(), By: p.operator()})
+	return postgres.Migrate(ctx, postgres.Config{URL: string(s.DB.URL), Log: p.commandLog(), By: p.operator()})
 }

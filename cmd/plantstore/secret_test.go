@@ -41,7 +41,6 @@ func TestPasswordsStayHidden(t *testing.T) {
 		"postgres://127.0.0.1:1/plants?password=HEAD&TAIL",
 		"postgres://127.0.0.1:1/plants?password=HEAD&TAIL=x",
 		"postgres://127.0.0.1:1/plants?password=HEAD=TAIL",
-		"postgres://127.0.0.1:1/plants?options=-c%20plants.key%3DHEADTAIL",
 		"postgres://127.0.0.1:1/plants?target_session_attrs=none&password=HEADTAIL",
 		"postgres://flora:HEAD%40TAIL@127.0.0.1:1/plants",
 		"postgres://flora:HEAD%zzTAIL@127.0.0.1:1/plants",

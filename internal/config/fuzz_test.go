@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -50,7 +49,7 @@ func FuzzSettingValue(f *testing.F) {
 	for i, row := range (&Settings{}).AllSettings() {
 		f.Add(i, row.Initial)
 	}
-	f.Add(1, "postgres://flora:secret@db.example:5432/plants?sslmode=verify-full")
+	f.Add(1, "postgres://flora@db.example:5432/plants?sslmode=verify-full")
 	f.Add(4, "[::1]:0")
 	f.Add(9, "1e3KiB")
 	f.Add(12, "9999999999d")
@@ -62,9 +61,6 @@ func FuzzSettingValue(f *testing.F) {
 			return
 		}
 		first := row.Value.String()
-		if row.Name == "db" && strings.Contains(first, "xxxxx") { // without the password
-			return
-		}
 		if err := again[at].Value.Set(first); err != nil {
 			t.Errorf("%s: %q is accepted as %q, which is refused: %v", row.Name, text, first, err)
 		} else if second := again[at].Value.String(); second != first {

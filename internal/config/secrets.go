@@ -40,6 +40,6 @@ var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?(:|%3a)|:.*@.
 
 // mayHoldPassword reports whether a text has the form of an address with a password and is not a URL without one.
 func mayHoldPassword(text string) bool {
-	u, err := postgres.ParseURL(text)
-	return withPassword.MatchString(text) && (err != nil || u.String() != text)
+	_, err := postgres.ParseURL(text)
+	return err != nil && withPassword.MatchString(text)
 }

@@ -14,22 +14,20 @@ import (
 // StoreAddress is the address of a store: the path of a file or the URL of a PostgreSQL database. The zero value is no
 // address.
 //
-// It implements pflag.Value. String omits the password; reveal returns it.
+// It implements pflag.Value.
 type StoreAddress struct {
 	Path string       // empty: a database
-	URL  postgres.URL // zero: a file
+	URL  postgres.URL // empty: a file
 }
 
 // IsDatabase reports whether the store is in PostgreSQL.
-func (a StoreAddress) IsDatabase() bool { return a.URL.String() != "" }
+func (a StoreAddress) IsDatabase() bool { return a.URL != "" }
 
 // IsZero reports whether no address was given.
 func (a StoreAddress) IsZero() bool { return a.String() == "" }
 
 // String implements pflag.Value.
-func (a StoreAddress) String() string { return a.Path + a.URL.String() }
-
-func (a StoreAddress) reveal() string { return a.Path + a.URL.Reveal() }
+func (a StoreAddress) String() string { return a.Path + string(a.URL) }
 
 // Type implements pflag.Value.
 func (a *StoreAddress) Type() string { return "store" }
@@ -114,25 +112,8 @@ func (s *Settings) CheckStore() error {
 		}
 		return nil
 	}
-	if err := s.RefusePassword(); err != nil {
-		return err
-	}
 	if err := s.DB.URL.Check(); err != nil {
 		return Usagef("%s: %w", s.Sources["db"], err)
 	}
 	return nil
-}
-
-// RefusePassword returns an error if the command line has a password, because every user of the machine can read it.
-func (s *Settings) RefusePassword() error {
-	flag, ok := strings.CutPrefix(s.Sources["db"], "--")
-	if !ok || !s.DB.URL.HasPassword() {
-		return nil
-	}
-	orEnviron := ""
-	if flag == "db" {
-		orEnviron = ", or put the whole URL into PLANTSTORE_DB"
-	}
-	return Usagef("%s: every user of this machine can read a password on a command line; "+
-		"put it into PGPASSWORD or the file that PGPASSFILE names%s", flag, orEnviron)
 }

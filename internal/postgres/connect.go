@@ -74,14 +74,14 @@ func checkParameters(given map[string]string) error {
 // requires a primary and a server that proves that it knows the password, and adds a
 // connect timeout for each host.
 func (u URL) resolve() (*pgxpool.Config, error) {
-	config, err := pgxpool.ParseConfig(u.text)
+	config, err := pgxpool.ParseConfig(string(u))
 	if err != nil {
-		_, detail, _ := strings.Cut(err.Error(), "`: ") // after the URL, because pgx shows more of it than String
+		_, detail, _ := strings.Cut(err.Error(), "`: ") // after the URL
 		return nil, fmt.Errorf("the database URL %s: %s", u, detail)
 	}
 	conn := config.ConnConfig
 	if err := checkParameters(conn.RuntimeParams); err != nil {
-		return nil, fmt.Errorf("the database URL %s: %w", u, err)
+		return nil, fmt.Errorf("the database URL: %w", err) // without the URL: an unknown parameter may be a password
 	}
 	if conn.Password == "" {
 		if err := u.checkPassfile(); err != nil {
@@ -89,7 +89,7 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 		}
 	}
 	remote := remoteHosts(&conn.Config)
-	if !slices.Contains(u.parameters, "sslmode=prefer") && os.Getenv("PGSSLMODE") == "" {
+	if !slices.Contains(u.parameters(), "sslmode=prefer") && os.Getenv("PGSSLMODE") == "" {
 		if i := slices.IndexFunc(remote, host.prefersTLS); i >= 0 {
 			return nil, fmt.Errorf("the database URL %s: it has no sslmode, and %s is not this machine: "+
 				"a server that refuses TLS would receive every plant in clear text; "+
@@ -140,7 +140,7 @@ func (u URL) readAgain(_ context.Context, c *pgx.ConnConfig) error {
 // checkPassfile returns an error if the file with the password is named and cannot be read. The driver ignores that.
 func (u URL) checkPassfile() error {
 	name := os.Getenv("PGPASSFILE")
-	for _, p := range u.parameters {
+	for _, p := range u.parameters() {
 		if value, ok := strings.CutPrefix(p, "passfile="); ok {
 			name, _ = url.PathUnescape(value) // ParseURL has checked it
 		}

@@ -238,7 +238,7 @@ func until(t *testing.T, name string, is func() bool) {
 func TestErrorText(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"postgres://u:geheim@127.0.0.1:1,127.0.0.1:1,127.0.0.1:2/x?sslmode=disable": "" +
+		"postgres://u@127.0.0.1:1,127.0.0.1:1,127.0.0.1:2/x?sslmode=disable": "" +
 			"open the database x on 127.0.0.1 port 1: failed to connect to `user=u database=x`: " +
 			"127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused; " +
 			"127.0.0.1:2 (127.0.0.1): dial error: dial tcp 127.0.0.1:2: connect: connection refused",

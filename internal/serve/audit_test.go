@@ -15,9 +15,7 @@ func TestAuditDetailsHideSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "canary-5f2c"
 	token := "pst_" + canary
-	env := config.NewEnvironment([]string{
-		"PLANTSTORE_DB=postgres://flora:" + canary + "@db.example/plants?password=" + canary,
-	})
+	env := config.NewEnvironment([]string{"PLANTSTORE_DB=postgres://flora@db.example/plants", "PGPASSWORD=" + canary})
 	s, cmd := &config.Settings{}, &cobra.Command{}
 	s.BindServe(cmd.Flags())
 	if err := cmd.ParseFlags([]string{"--base-url", "https://plants.example/" + token}); err != nil {

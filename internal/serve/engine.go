@@ -57,7 +57,7 @@ func OpenEngine(ctx context.Context, s *config.Settings, o EngineOptions) (Engin
 	}
 	if s.DB.IsDatabase() {
 		return postgres.Open(ctx, postgres.Config{
-			URL: s.DB.URL.Reveal(), MustExist: o.MustExist || o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
+			URL: string(s.DB.URL), MustExist: o.MustExist || o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
 			RequireSyncStandby: s.RequireSyncStandby, Log: o.Log, Metrics: o.Metrics, Traced: o.Traced,
 		})
 	}
