@@ -43,7 +43,7 @@ With --server, a server with --backup-dir makes the backup; the command download
 it, compares it with its manifest, and removes it from the server.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
   plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
-  plantstore backup s3://nursery-backups/plants/monday.db --s3-region eu-west-1
+  plantstore backup s3://nursery-backups/plants/monday.db
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,6 @@ it, compares it with its manifest, and removes it from the server.`,
 		},
 	}
 	p.bindStoreOrServer(cmd.Flags())
-	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	p.bindBackup(cmd.Flags(), o, "write the manifest to this `file`; only if FILE is -")
 	return cmd
@@ -178,7 +177,7 @@ func (p *program) object(argument string) (*backup.Object, error) {
 	if err != nil {
 		return nil, config.Usagef("%w", err)
 	}
-	o, err := backup.OpenObject(p.settings.Backup.S3Config(p.env), at)
+	o, err := backup.OpenObject(s3.FromEnvironment(p.env.Vars), at)
 	if err != nil {
 		return nil, config.Usagef("%w", err)
 	}
@@ -188,7 +187,7 @@ func (p *program) object(argument string) (*backup.Object, error) {
 
 // warnOfEndpoint warns of an S3 server without TLS.
 func (p *program) warnOfEndpoint() {
-	if endpoint := p.settings.Backup.S3Config(p.env).Endpoint; config.SendsInTheClear(endpoint) {
+	if endpoint := s3.FromEnvironment(p.env.Vars).Endpoint; config.SendsInTheClear(endpoint) {
 		fmt.Fprintf(p.Stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
 			endpoint)
 	}

@@ -137,7 +137,7 @@ func TestBuckets(t *testing.T) {
 		{nil, environ, "restore " + monday + " --db b.db --force", 0, `^b.db has the 0 plants of `, `^$`},
 		{nil, environ, "audit list --db b.db", 0, `store.restore .*file=` + monday, `^$`},
 		{
-			nil, environ, "backup s3://nursery-backups/c.db --db a.db --s3-endpoint http://127.0.0.1:1", 1,
+			nil, append(environ, "AWS_ENDPOINT_URL_S3=http://127.0.0.1:1"), "backup s3://nursery-backups/c.db --db a.db", 1,
 			`^$`, fault + `http://127.0.0.1:1: `,
 		},
 		{

@@ -67,8 +67,6 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s",
 		"backup-sync": "true", "restore-missing": "true", "take-over": "0123456789abcdef",
 		"require-sync-standby": "true",
-		"s3-endpoint":          "https://s3.example", "s3-virtual-host": "true",
-		"s3-region": "eu-north-1", "s3-instance-role": "true",
 		"audit-keep":  "7d",
 		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
 		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",

@@ -42,7 +42,7 @@ that the backup is complete and undamaged.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
   plantstore restore /mnt/backup/monday.db --db plantstore.db --force
   plantstore restore /mnt/backup --at 2026-11-28T09:30:00Z
-  plantstore restore s3://nursery-backups/plants/monday.db --s3-region eu-west-1
+  plantstore restore s3://nursery-backups/plants/monday.db
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +59,6 @@ that the backup is complete and undamaged.`,
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
-	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	p.bindBackup(cmd.Flags(), o, "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
@@ -161,7 +160,7 @@ type archiveFacts struct {
 func (p *program) restoreArchive(
 	ctx context.Context, from, db string, point backup.Point, o *backupOptions,
 ) error {
-	archive, err := backup.OpenArchive(ctx, from, p.settings.Backup.S3Config(p.env), db)
+	archive, err := backup.OpenArchive(ctx, from, s3.FromEnvironment(p.env.Vars), db)
 	if err != nil {
 		return restoreFault(from, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
@@ -30,7 +31,7 @@ Each fault is a line on standard output, and the exit code is then 1.`,
 		Example: `  plantstore verify
   plantstore verify /mnt/backup/monday.db
   plantstore verify /mnt/backup
-  plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
+  plantstore verify s3://nursery-backups/plants/monday.db`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withSettings(cmd, func(ctx context.Context) error {
@@ -55,7 +56,6 @@ Each fault is a line on standard output, and the exit code is then 1.`,
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
-	p.settings.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print a JSON object")
 	return cmd
@@ -134,7 +134,7 @@ type verifyArchiveFacts struct {
 
 // verifyArchive checks the destination of backups.
 func (p *program) verifyArchive(ctx context.Context, address string) error {
-	archive, err := backup.OpenArchive(ctx, address, p.settings.Backup.S3Config(p.env), p.settings.DB.Path)
+	archive, err := backup.OpenArchive(ctx, address, s3.FromEnvironment(p.env.Vars), p.settings.DB.Path)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}

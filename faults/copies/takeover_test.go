@@ -92,7 +92,7 @@ func takeOver(t *testing.T, program string, random *rand.Rand, way string, sync 
 	for n := range owners {
 		o := &owner{machine: emptyMachine(t, program, random, sync), route: to.route(t, random)}
 		o.to = o.address
-		flags := o.flags
+		var flags []string
 		if n > 0 {
 			before := all[n-1]
 			switch way {
@@ -106,14 +106,14 @@ func takeOver(t *testing.T, program string, random *rand.Rand, way string, sync 
 			if out, err := exec.Command(program, "restore", to.address, "--db", o.db).CombinedOutput(); err != nil {
 				t.Fatalf("restore: %v\n%s", err, out)
 			}
-			err := o.start(t, nil, flags...)
+			err := o.start(t, o.before)
 			id := regexp.MustCompile(`--take-over ([0-9a-f]{16})`).FindStringSubmatch(fmt.Sprint(err))
 			if !errors.Is(err, rig.ErrEnded) || id == nil {
 				t.Fatalf("the server of a restored store was not refused: %v", err)
 			}
-			before.timeline, flags = id[1], append(flags, "--take-over", id[1])
+			before.timeline, flags = id[1], []string{"--take-over", id[1]}
 		}
-		if err := o.start(t, nil, flags...); err != nil {
+		if err := o.start(t, o.before, flags...); err != nil {
 			t.Fatal(err)
 		}
 		rig.Within(t, time.Minute, 10*time.Millisecond, "the destination has a backup", to.hasBackup)
@@ -253,7 +253,7 @@ type place struct {
 // route is how a machine reaches a place, unless it is cut.
 type route struct {
 	address   string
-	flags     []string
+	before    []string // of the command line of the server
 	cut, heal func()
 }
 
@@ -330,7 +330,7 @@ func newBucket(t *testing.T) place {
 					proxy.CutAfter(0)
 				}
 			}
-			return route{address, []string{"--s3-endpoint", proxy.Endpoint}, cut, proxy.Pass}
+			return route{address, []string{"env", "AWS_ENDPOINT_URL_S3=" + proxy.Endpoint}, cut, proxy.Pass}
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"plantstore/internal/backup"
 	"plantstore/internal/s3"
 )
 
-// Backup are the settings of the backups of a server, and of the S3 server of backups.
+// Backup are the settings of the backups of a server.
 type Backup struct {
 	Dir   string // or an S3 address
 	Every time.Duration
@@ -25,11 +22,6 @@ type Backup struct {
 
 	RestoreMissing bool     // restore a store that does not exist
 	TakeOver       []string // timelines of other servers that this one may take over
-
-	Endpoint     string // of the S3 server; empty: the one in the environment, else Amazon S3
-	VirtualHost  bool
-	Region       string
-	InstanceRole bool
 }
 
 func checkDestination(text string) error {
@@ -38,27 +30,6 @@ func checkDestination(text string) error {
 	}
 	_, err := s3.ParseLocation(text)
 	return err
-}
-
-func checkEndpoint(text string) error {
-	_, err := s3.ParseEndpoint(text)
-	return err
-}
-
-// BindS3 adds the flags of the S3 server to a command that reads or writes a backup.
-func (s *Settings) BindS3(f *pflag.FlagSet) {
-	s.Bind(f, "s3-endpoint", "s3-region", "s3-virtual-host", "s3-instance-role")
-}
-
-// S3Config returns the S3 server of the settings and of the usual variables.
-func (b *Backup) S3Config(env *Environment) s3.Config {
-	return s3.Config{
-		Endpoint:     cmp.Or(b.Endpoint, env.Vars["AWS_ENDPOINT_URL_S3"], env.Vars["AWS_ENDPOINT_URL"]),
-		VirtualHost:  b.VirtualHost,
-		Region:       cmp.Or(b.Region, env.Vars["AWS_REGION"], env.Vars["AWS_DEFAULT_REGION"]),
-		CAFile:       env.Vars["AWS_CA_BUNDLE"],
-		InstanceRole: b.InstanceRole,
-	}
 }
 
 // SendsInTheClear reports whether the endpoint of an S3 server has no TLS and may be on another machine.
@@ -119,8 +90,9 @@ func (b *Backup) checkBucket(ctx context.Context, env *Environment) error {
 	if err != nil {
 		return err
 	}
-	bucket, err := s3.Open(b.S3Config(env), at.Bucket)
-	if err == nil && !b.InstanceRole { // which would send a request too
+	c := s3.FromEnvironment(env.Vars)
+	bucket, err := s3.Open(c, at.Bucket)
+	if err == nil && !c.InstanceRole { // which would send a request too
 		err = bucket.CheckKeys(ctx)
 	}
 	return err

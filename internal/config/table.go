@@ -123,13 +123,6 @@ func (s *Settings) storeGroups() []Group {
 				"take the backup directory over from the servers with these `timelines`",
 			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
-			{"s3-endpoint", checked(&s.Backup.Endpoint, optional(checkEndpoint)), "", "`URL` of the S3 server of backups"},
-			{
-				"s3-virtual-host", toggle(&s.Backup.VirtualHost), "",
-				"put the bucket before the host of s3-endpoint, not into the path",
-			},
-			{"s3-region", text(&s.Backup.Region), "", "`region` of the bucket of backups"},
-			{"s3-instance-role", toggle(&s.Backup.InstanceRole), "", "request S3 keys from the metadata service of the machine"},
 		}},
 		{"Log", []Setting{
 			{"log-format", Choice(&s.LogFormat, "text", "json"), "text", "`form` of the log"},

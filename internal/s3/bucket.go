@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,11 +15,27 @@ import (
 // AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
 type Config struct {
 	Endpoint     string        // URL; empty: Amazon S3 in the region
-	VirtualHost  bool          // the bucket is before the host of the endpoint; false: it begins the path
 	Region       string        // empty: us-east-1
 	InstanceRole bool          // also request keys from the metadata service of the machine
 	CAFile       string        // PEM file that verifies the certificate of the server; empty: those of the system
 	StallMax     time.Duration // of a connection that transfers nothing; 0: a minute
+}
+
+// roles are the variables of an environment that gives a program a role.
+var roles = []string{
+	"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+}
+
+// FromEnvironment returns the configuration in the usual variables. The metadata service of a machine is on only if a
+// variable says so, because a server that can be made to forward a request to it reveals the keys of the machine.
+func FromEnvironment(vars map[string]string) Config {
+	return Config{
+		Endpoint: cmp.Or(vars["AWS_ENDPOINT_URL_S3"], vars["AWS_ENDPOINT_URL"]),
+		Region:   cmp.Or(vars["AWS_REGION"], vars["AWS_DEFAULT_REGION"]),
+		CAFile:   vars["AWS_CA_BUNDLE"],
+		InstanceRole: vars["AWS_EC2_METADATA_DISABLED"] == "false" ||
+			slices.ContainsFunc(roles, func(name string) bool { return vars[name] != "" }),
+	}
 }
 
 // Bucket is a bucket on a server. The methods are safe for concurrent use. Their errors wrap fs.ErrNotExist for a
@@ -60,26 +77,22 @@ func Open(c Config, bucket string) (*Bucket, error) {
 	}, nil
 }
 
-// base returns the URL of a bucket: at Amazon a host of its own, because Amazon recommends it, else as the Config says.
-// An endpoint that providers show for one bucket has it already. A bucket with a dot in its name has no certificate for
-// a host of its own.
+// base returns the URL of a bucket: a host of its own if the endpoint begins with the bucket, as some servers require,
+// and at Amazon, because Amazon recommends it. A bucket with a dot in its name has no certificate for a host of its own.
 func (c Config) base(bucket string) (*url.URL, error) {
 	if c.Endpoint != "" {
 		u, err := ParseEndpoint(c.Endpoint)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case !c.VirtualHost:
-			return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
-		case strings.HasPrefix(u.Host, bucket+"."):
+		if strings.HasPrefix(u.Host, bucket+".") {
 			return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 		}
-		return &url.URL{Scheme: u.Scheme, Host: bucket + "." + u.Host}, nil
+		return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
 	}
 	host := "s3." + c.Region + ".amazonaws.com"
 	if !regionText.MatchString(c.Region) {
-		return nil, errors.New("the region must have lower-case letters, digits and hyphens, such as eu-west-1")
+		return nil, errors.New("AWS_REGION must have lower-case letters, digits and hyphens, such as eu-west-1")
 	}
 	if strings.Contains(bucket, ".") {
 		return &url.URL{Scheme: "https", Host: host, Path: "/" + bucket}, nil
@@ -92,7 +105,7 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("the endpoint must have the form https://HOST or https://HOST:PORT")
+		return nil, errors.New("AWS_ENDPOINT_URL must have the form https://HOST or https://HOST:PORT")
 	}
 	return u, nil
 }

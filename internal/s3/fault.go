@@ -53,7 +53,7 @@ func (b *Bucket) responseFault(location Location, r *responseError) error {
 		"IllegalLocationConstraintException":
 		remedy = "; check the region and the endpoint"
 	case "SecondLevelDomainForbidden", "PathStyleDomainForbidden", "InvalidPathAccess":
-		remedy = "; set s3-virtual-host, because this server requires the bucket in the host name"
+		remedy = "; put the bucket before the host of AWS_ENDPOINT_URL, because this server requires it there"
 	case "NotFound":
 		remedy = "; the response is not from an S3 server, check the endpoint and the proxies before it"
 	case "PreconditionFailed":

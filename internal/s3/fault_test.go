@@ -89,13 +89,8 @@ func TestConfiguration(t *testing.T) {
 			"s3://nursery-backups/p-1: no response of the S3 server http://127.0.0.1:1: " +
 				"dial tcp 127.0.0.1:1: connect: connection refused",
 		},
-		"a bucket in the host": {
-			s3.Config{Endpoint: "http://s3.invalid", VirtualHost: true},
-			s3test.Bucket,
-			"no response of the S3 server http://nursery-backups.s3.invalid: dial tcp: lookup nursery-backups.s3.invalid",
-		},
 		"a bucket in the endpoint": {
-			s3.Config{Endpoint: "http://nursery-backups.s3.invalid", VirtualHost: true},
+			s3.Config{Endpoint: "http://nursery-backups.s3.invalid"},
 			s3test.Bucket,
 			"no response of the S3 server http://nursery-backups.s3.invalid: dial tcp: lookup nursery-backups.s3.invalid",
 		},

@@ -8,6 +8,7 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
@@ -54,7 +55,7 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 func (v *instance) backupConfig() backup.Config {
 	s := v.Settings
 	return backup.Config{
-		DB: s.DB.Path, Destination: s.Backup.Dir, S3: s.Backup.S3Config(v.Env), Scratch: v.Env.ScratchDir(s.DB.Path),
+		DB: s.DB.Path, Destination: s.Backup.Dir, S3: s3.FromEnvironment(v.Env.Vars), Scratch: v.Env.ScratchDir(s.DB.Path),
 		Every: s.Backup.Every, Keep: s.Backup.Keep, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
 		TakeOver: s.Backup.TakeOver, RestoreMissing: s.Backup.RestoreMissing, CaughtUp: v.caughtUp, By: v.By, Log: v.log,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/dbfile"
 )
 
@@ -34,7 +35,7 @@ func (v *instance) openMissing(ctx context.Context) error {
 	if err := dbfile.RefuseNew(dbfile.RealPath(s.DB.Path)); err != nil {
 		return err
 	}
-	bucket := s.Backup.S3Config(v.Env)
+	bucket := s3.FromEnvironment(v.Env.Vars)
 	switch found, err := backup.HasBackup(ctx, s.Backup.Dir, bucket, s.DB.Path); {
 	case err != nil:
 		return fmt.Errorf("%s does not exist, and nothing shows whether it has backups: %w", s.DB.Path, err)
