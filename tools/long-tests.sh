@@ -9,7 +9,7 @@ all='internal/acme internal/backup internal/console internal/dump internal/s3 in
 for package in ${*:-$all}; do
 	script=
 	case $package in
-	internal/acme) names='IssuesByHTTP01|RenewsWhenTheCAReturns|WrongDomain|ServerNamesCauseNoOrder|Replicas(Order|Renew)Once|'
+	internal/acme) names='RenewsWhenTheCAReturns|WrongDomain|ServerNamesCauseNoOrder|Replicas(Order|Renew)Once|'
 		names=$names'StorageThatIsFull|ChangeOfDirectory' ;;
 	internal/backup) names='BucketIsAway|Interleavings(FindFaults)?' ;;
 	internal/console) names='.*InBrowser|Screenshots|Lighthouse' ;;

@@ -58,8 +58,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"trusted-proxies": "192.0.2.0/24", "admin-host": "metrics.example", "pprof": "true",
 		"print-tokens": "true", "tls-cert": "cert.pem", "tls-key": "key.pem",
 		"client-ca": "authority.pem", "insecure-listen": "true",
-		"acme-domain": "plants.example", "acme-email": "operator@plants.example", "acme-ca": "authority.pem",
-		"acme-directory": "https://ca.example/directory", "acme-http-listen": "127.0.0.1:1",
+		"acme-domain": "plants.example", "acme-email": "operator@plants.example",
+		"acme-directory":  "https://ca.example/directory",
 		"connections-max": "7", "connections-per-address": "7",
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB",
 		"request-timeout": "7s",
@@ -67,8 +67,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s",
 		"backup-sync": "true", "restore-missing": "true", "take-over": "0123456789abcdef",
 		"require-sync-standby": "true",
-		"audit-keep":  "7d",
-		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
+		"audit-keep":           "7d",
+		"oidc-issuer":          "https://login.example", "oidc-audience": "https://plants.example",
 		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",
 		"console-url": "https://console.example", "oidc-client-id": "console", "oidc-client-secret-file": "client.secret",
 		"oidc-client-scopes": "openid", "oidc-console-claim": "roles", "oidc-console-grants": "gardeners=plants:read",
@@ -77,7 +77,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires
-		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme, "acme-ca": acme, "acme-http-listen": acme,
+		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme,
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca":   {"--tls-cert=cert.pem", "--tls-key=key.pem"},
 		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"},

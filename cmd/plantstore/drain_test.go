@@ -106,8 +106,8 @@ func TestStopInterruptsAnOrder(t *testing.T) {
 	if err := os.WriteFile(roots, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := startServer(t, filepath.Join(dir, "a.db"), "--acme-domain", "plants.example", "--acme-email", "a@plants.example",
-		"--acme-directory", ca.URL+"/directory", "--acme-ca", roots)
+	s := startServerIn(t, append(cleanEnviron(), "SSL_CERT_FILE="+roots), filepath.Join(dir, "a.db"),
+		"--acme-domain", "plants.example", "--acme-email", "a@plants.example", "--acme-directory", ca.URL+"/directory")
 	<-ordering
 	s.stop(t)
 	<-interrupted

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -269,47 +268,6 @@ func TestAdminTLS(t *testing.T) {
 	if response.StatusCode != http.StatusOK || response.ProtoMajor != 1 ||
 		response.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("got %d %s %v", response.StatusCode, response.Proto, response.Header)
-	}
-	s.stop(t)
-}
-
-// TestChallengeListenerLimitsAddresses keeps the connections of one client from taking all places of the listener for
-// http-01, where the CA would then be refused.
-func TestChallengeListenerLimitsAddresses(t *testing.T) {
-	t.Parallel()
-	var config net.ListenConfig
-	// Only this test uses the address, so the kernel gives the port to no other program.
-	free, err := config.Listen(t.Context(), "tcp", "127.0.0.3:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
-	s := startServer(
-		t, filepath.Join(t.TempDir(), "a.db"), "--acme-domain", "plants.example", "--acme-email", "a@plants.example",
-		"--acme-directory", "https://127.0.0.1:1/directory", "--acme-http-listen", address,
-	)
-	const all = 256
-	client := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	var connections []net.Conn
-	defer func() {
-		for _, c := range connections {
-			_ = c.Close()
-		}
-	}()
-	for range all {
-		c, err := client.DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		connections = append(connections, c)
-	}
-	status, _, err := post(t.Context(), httpClient(1), "http://"+address, "x", "{}")
-	if err != nil || status != http.StatusNotFound {
-		t.Errorf("another client: got %d, %v, want 404", status, err)
-	}
-	if _, err := s.await(s.stderr, `msg="connections refused" listener=challenge reason=address`); err != nil {
-		t.Error(err)
 	}
 	s.stop(t)
 }

@@ -57,16 +57,11 @@ type Config struct {
 	Email     string   // contact of the account; the operator has agreed to the terms of service of the CA
 	Directory string   // https URL of the CA's directory
 
-	// Roots verify the TLS certificate of the CA's directory; nil: those of the system.
-	Roots *x509.CertPool
-
-	// HTTP01 selects the challenge http-01, for which KeyAuthorization has the responses. Otherwise the challenge is
-	// tls-alpn-01, which GetCertificate answers.
-	HTTP01 bool
-
 	Storage Storage
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
+
+	roots *x509.CertPool // verify the TLS certificate of the directory; nil: those of the system
 }
 
 // Source has the certificates of the configured domains. Its goroutine orders and renews them between Start and
@@ -103,7 +98,7 @@ type domain struct {
 // configuration. An error of the storage is not one of New: the Source reads it again after Start.
 func New(ctx context.Context, c Config) *Source {
 	s := &Source{
-		config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), transport: newTransport(c.Roots), times: defaultTimes,
+		config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), transport: newTransport(c.roots), times: defaultTimes,
 		byName: map[string]*domain{}, stop: func() {},
 	}
 	s.client = &acme.Client{

@@ -162,57 +162,42 @@ func (s *countingStorage) Load(ctx context.Context, key string) ([]byte, error) 
 	return s.Storage.Load(ctx, key)
 }
 
-// storedChallenge returns the stored form of an open challenge for localhost.
-func storedChallenge(kind string) string {
-	return fmt.Sprintf(`{"type":%q,"url":"https://ca.example/1","status":"pending","token":"abc",`+
-		`"keyAuthorization":"abc.def","identifier":{"type":"dns","value":"localhost"}}`, kind)
+// storedChallenge is the stored form of an open challenge for localhost.
+const storedChallenge = `{"type":"tls-alpn-01","url":"https://ca.example/1","status":"pending","token":"abc",` +
+	`"keyAuthorization":"abc.def","identifier":{"type":"dns","value":"localhost"}}`
+
+// challengeHello is the handshake of a CA that checks the challenge for localhost.
+func challengeHello() *tls.ClientHelloInfo {
+	return &tls.ClientHelloInfo{ServerName: localhost, SupportedProtos: []string{acme.Protocol}}
 }
 
-// Clients cannot cause a read of the storage with each request or handshake. The challenge of another replica is found.
+// Clients cannot cause a read of the storage with each handshake. The challenge of another replica is found.
 func TestChallengesOfReplicas(t *testing.T) {
 	t.Parallel()
 	storage := &countingStorage{Storage: newStorage(t)}
 	source := acme.New(t.Context(), acme.Config{
 		Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt, Storage: storage,
 	})
+	hello := challengeHello()
 	before, began := storage.loads.Load(), time.Now()
-	for n := range 10_000 {
-		if body, ok := source.KeyAuthorization(fmt.Sprint(n)); ok || body != "" {
-			t.Fatalf("token %d: %q, %t", n, body, ok)
+	for range 10_000 {
+		if _, err := source.GetCertificate(hello); err == nil {
+			t.Fatal("a handshake for a challenge succeeded without an order")
 		}
 	}
 	if got, most := storage.loads.Load()-before, int64(time.Since(began)/(250*time.Millisecond))+1; got > most {
 		t.Errorf("%d reads, want at most %d", got, most)
-	}
-	hello := &tls.ClientHelloInfo{ServerName: localhost, SupportedProtos: []string{acme.Protocol}}
-	if _, err := source.GetCertificate(hello); err == nil {
-		t.Error("a handshake for a challenge succeeded without an order")
 	}
 	save := func(challenge string) {
 		if err := storage.Save(t.Context(), "challenge.json", []byte(challenge)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	save(storedChallenge("http-01"))
-	await(t, func() error {
-		if body, ok := source.KeyAuthorization("abc"); !ok || body != "abc.def" {
-			return fmt.Errorf("the challenge of the other replica: %q, %t", body, ok)
-		}
-		return nil
-	})
-	for _, token := range []string{"", "abcd", "../challenge.json", "abc/"} {
-		if body, ok := source.KeyAuthorization(token); ok {
-			t.Errorf("token %q: %q", token, body)
-		}
-	}
-	save(storedChallenge("tls-alpn-01"))
+	save(storedChallenge)
 	await(t, func() error {
 		_, err := source.GetCertificate(hello)
 		return err
 	})
-	if _, ok := source.KeyAuthorization("abc"); ok {
-		t.Error("http-01 answers the token of tls-alpn-01")
-	}
 	hello.SupportedProtos = []string{acme.Protocol, "http/1.1"}
 	if _, err := source.GetCertificate(hello); !errors.Is(err, acme.ErrNoCertificate) {
 		t.Errorf("a client with two protocols: %v, want ErrNoCertificate", err)
@@ -246,20 +231,20 @@ func TestChallengeDuringSlowRead(t *testing.T) {
 			Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt,
 			Storage: slowStorage{storage},
 		})
-		read := make(chan bool)
+		read := make(chan error)
 		go func() {
-			_, ok := source.KeyAuthorization("abc")
-			read <- ok
+			_, err := source.GetCertificate(challengeHello())
+			read <- err
 		}()
 		<-time.After(500 * time.Millisecond)
-		if err := storage.Save(t.Context(), "challenge.json", []byte(storedChallenge("http-01"))); err != nil {
+		if err := storage.Save(t.Context(), "challenge.json", []byte(storedChallenge)); err != nil {
 			t.Fatal(err)
 		}
-		if <-read {
+		if <-read == nil {
 			t.Error("the first read returned the challenge, so the test shows nothing")
 		}
-		if body, ok := source.KeyAuthorization("abc"); !ok || body != "abc.def" {
-			t.Errorf("500 ms after the challenge was stored: %q, %t", body, ok)
+		if _, err := source.GetCertificate(challengeHello()); err != nil {
+			t.Errorf("500 ms after the challenge was stored: %v", err)
 		}
 	})
 }
@@ -285,13 +270,13 @@ func TestChallengeWhileTheStorageFails(t *testing.T) {
 		source := acme.New(t.Context(), acme.Config{
 			Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt, Storage: storage,
 		})
-		if err := source.Present(t.Context(), "abc", "abc.def"); err != nil {
+		if err := source.Present(t.Context(), localhost); err != nil {
 			t.Fatal(err)
 		}
 		storage.fails.Store(true)
 		<-time.After(time.Minute)
-		if body, ok := source.KeyAuthorization("abc"); !ok || body != "abc.def" {
-			t.Errorf("got %q, %t", body, ok)
+		if _, err := source.GetCertificate(challengeHello()); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -341,8 +326,8 @@ func TestHostileCA(t *testing.T) {
 			var log logBuffer
 			source := acme.New(t.Context(), acme.Config{
 				Domains: []string{localhost}, Email: "operator@plants.example", Directory: server.URL + "/directory",
-				Roots: transport.TLSClientConfig.RootCAs, Storage: newStorage(t), Log: slog.New(slog.NewTextHandler(&log, nil)),
-			})
+				Storage: newStorage(t), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			}.WithRoots(transport.TLSClientConfig.RootCAs))
 			source.Hasten()
 			source.Start(t.Context())
 			defer source.Close()
@@ -411,9 +396,8 @@ func TestRetryAfterOfTheCA(t *testing.T) {
 			directory, roots := fakeCA(t, map[string]http.HandlerFunc{"/account": refusal(row.value)})
 			storage := newStorage(t)
 			source := acme.New(t.Context(), acme.Config{
-				Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots,
-				Storage: storage,
-			})
+				Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
+			}.WithRoots(roots))
 			began := time.Now()
 			source.Start(t.Context())
 			defer source.Close()
@@ -443,8 +427,8 @@ func TestStoredPauseThatIsTooLong(t *testing.T) {
 	storage := newStorage(t)
 	saveFailure(t, storage, localhost, time.Now().AddDate(10, 0, 0))
 	source := acme.New(t.Context(), acme.Config{
-		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
-	})
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
+	}.WithRoots(roots))
 	source.Start(t.Context())
 	defer source.Close()
 	select {
@@ -471,9 +455,9 @@ func TestDamagedAccount(t *testing.T) {
 		}
 		var log logBuffer
 		source := acme.New(t.Context(), acme.Config{
-			Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
+			Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
 			Log: slog.New(slog.NewTextHandler(&log, nil)),
-		})
+		}.WithRoots(roots))
 		source.Start(t.Context())
 		<-registered
 		source.Close()
@@ -515,8 +499,8 @@ func TestRetryAfterOfTheRenewalWindow(t *testing.T) {
 	storage := &countingStorage{Storage: newStorage(t)}
 	saveCertificate(t, storage, directory)
 	source := acme.New(t.Context(), acme.Config{
-		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
-	})
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
+	}.WithRoots(roots))
 	source.Hasten() // a visit loads the certificate, and reads the window again after a second
 	source.Start(t.Context())
 	defer source.Close()

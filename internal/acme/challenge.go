@@ -26,7 +26,7 @@ const (
 // openChallenge is the open challenge; without one, the zero value.
 type openChallenge struct {
 	acme.Challenge
-	certificate *tls.Certificate // for tls-alpn-01
+	certificate *tls.Certificate // that answers it
 }
 
 // challenges returns the open challenge of all replicas. It implements acmez.Solver and acmez.Waiter.
@@ -81,7 +81,7 @@ func (c *challenges) current() openChallenge {
 	return c.open
 }
 
-// parseChallenge parses the stored challenge, if there is one, and creates the certificate of tls-alpn-01.
+// parseChallenge parses the stored challenge, if there is one, and creates its certificate.
 func parseChallenge(text []byte) (open openChallenge, err error) {
 	if text == nil {
 		return openChallenge{}, nil
@@ -89,20 +89,8 @@ func parseChallenge(text []byte) (open openChallenge, err error) {
 	if err := json.Unmarshal(text, &open); err != nil {
 		return openChallenge{}, err
 	}
-	if open.Type == acme.ChallengeTypeTLSALPN01 {
-		open.certificate, err = acmez.TLSALPN01ChallengeCert(open.Challenge)
-	}
+	open.certificate, err = acmez.TLSALPN01ChallengeCert(open.Challenge)
 	return open, err
-}
-
-// KeyAuthorization returns the body of the response to a request for
-// /.well-known/acme-challenge/TOKEN (RFC 8555 section 8.3), and false if the token is not that of the open challenge.
-func (s *Source) KeyAuthorization(token string) (string, bool) {
-	open := s.challenges.current()
-	if open.Type != acme.ChallengeTypeHTTP01 || open.Token != token {
-		return "", false
-	}
-	return open.KeyAuthorization, true
 }
 
 // Protocol is the protocol of the handshakes of the tls-alpn-01 challenge (RFC 8737 section 6.2). A tls.Config with

@@ -11,7 +11,7 @@ import (
 // label matches a part of a domain name (RFC 1123 section 2.1), in lower case.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
-// CheckDomain returns an error unless the text is a domain name that a CA can check with http-01 or tls-alpn-01.
+// CheckDomain returns an error unless the text is a domain name that a CA can check with tls-alpn-01.
 func CheckDomain(name string) error {
 	const bytesMax = 200 // the name of a file contains it
 	if _, err := netip.ParseAddr(name); err == nil || len(name) > bytesMax || !label.MatchString(name) {

@@ -2,6 +2,7 @@ package acme
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"time"
 
@@ -22,8 +23,17 @@ func Backoff(first time.Duration, failures int, most time.Duration) time.Duratio
 	return backoff(first, failures, most)
 }
 
-// Present opens a challenge as an order does, and waits until the CA may validate it.
-func (s *Source) Present(ctx context.Context, token, keyAuthorization string) error {
-	c := acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: token, KeyAuthorization: keyAuthorization}
+// WithRoots returns the configuration with the certificates that verify the CA.
+func (c Config) WithRoots(roots *x509.CertPool) Config {
+	c.roots = roots
+	return c
+}
+
+// Present opens the challenge of a domain as an order does, and waits until the CA may validate it.
+func (s *Source) Present(ctx context.Context, domain string) error {
+	c := acme.Challenge{
+		Type: acme.ChallengeTypeTLSALPN01, Token: "abc", KeyAuthorization: "abc.def",
+		Identifier: acme.Identifier{Type: "dns", Value: domain},
+	}
 	return errors.Join(s.challenges.Present(ctx, c), s.challenges.Wait(ctx, c))
 }

@@ -41,11 +41,9 @@ func (s *Source) order(ctx context.Context, d *domain, again bool) (*x509.Certif
 	if previous := d.certificate.Load(); previous != nil && !d.foreign && !again { // the CA may not know it any more
 		parameters.Replaces = previous.Leaf // exempt from rate limits (RFC 9773 section 5)
 	}
-	kind := acme.ChallengeTypeTLSALPN01
-	if s.config.HTTP01 {
-		kind = acme.ChallengeTypeHTTP01
-	}
-	client := acmez.Client{Client: s.client, ChallengeSolvers: map[string]acmez.Solver{kind: s.challenges}}
+	client := acmez.Client{Client: s.client, ChallengeSolvers: map[string]acmez.Solver{
+		acme.ChallengeTypeTLSALPN01: s.challenges, // one kind alone: a failed check counts against the CA's limits
+	}}
 	chains, err := client.ObtainCertificate(ctx, parameters)
 	if err != nil {
 		return nil, err

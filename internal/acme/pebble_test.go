@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -137,8 +136,8 @@ func newSource(t *testing.T, c acme.Config, l net.Listener) *replica {
 
 func configFor(ca *pebbletest.CA, storage acme.Storage, domains ...string) acme.Config {
 	return acme.Config{
-		Domains: domains, Email: "operator@plants.example", Directory: ca.Directory, Roots: ca.Roots, Storage: storage,
-	}
+		Domains: domains, Email: "operator@plants.example", Directory: ca.Directory, Storage: storage,
+	}.WithRoots(ca.Roots)
 }
 
 // await calls check until it returns nil.
@@ -254,33 +253,6 @@ func TestIssuesByTLSALPN01(t *testing.T) {
 	}
 	if text := first.log.String() + second.log.String(); strings.Contains(text, "PRIVATE KEY") {
 		t.Error("the log has a private key")
-	}
-}
-
-func TestIssuesByHTTP01(t *testing.T) {
-	t.Parallel()
-	long(t)
-	var source *acme.Source
-	ready := make(chan struct{})
-	responder := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-ready
-		token, _ := strings.CutPrefix(r.URL.Path, "/.well-known/acme-challenge/")
-		body, ok := source.KeyAuthorization(token)
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		_, _ = io.WriteString(w, body)
-	}))
-	defer responder.Close()
-	ca := newCA(t, pebbletest.Config{HTTPPort: port(responder.Listener), NonceReject: 20})
-	c := configFor(ca, newStorage(t), localhost)
-	c.HTTP01 = true
-	r := newSource(t, c, listen(t))
-	source = r.Source
-	close(ready)
-	r.awaitCertificate(t, issuerRoots(t, ca))
-	if body, ok := source.KeyAuthorization("../../account.json"); ok || body != "" {
-		t.Errorf("a token that is a path: %q, %t", body, ok)
 	}
 }
 

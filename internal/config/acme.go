@@ -1,16 +1,10 @@
 package config
 
-import "crypto/x509"
-
 // ACME are the settings of certificates by ACME.
 type ACME struct {
-	Domains    []string
-	Email      string
-	Directory  string
-	CA         string
-	HTTPListen string // empty: tls-alpn-01 instead of http-01
-
-	Roots *x509.CertPool // of CA; nil: the system's; set by readRoots
+	Domains   []string
+	Email     string
+	Directory string
 }
 
 // Enabled reports whether the server obtains its certificates by ACME.
@@ -31,22 +25,6 @@ func (a *ACME) check(s *Settings) error {
 		return s.Fault("acme-domain", "the e-mail address is missing; set --acme-email, which agrees to the CA's terms")
 	case a.Directory == "":
 		return s.Fault("acme-directory", "the URL of the CA is missing; set it, or omit the setting for Let's Encrypt")
-	}
-	return nil
-}
-
-// readRoots reads the certificates of --acme-ca, if it is set.
-func (a *ACME) readRoots(s *Settings) error {
-	if a.CA == "" {
-		return nil
-	}
-	text, err := ReadRegular(a.CA)
-	if err != nil {
-		return s.Fault("acme-ca", "%w", err)
-	}
-	a.Roots = x509.NewCertPool()
-	if !a.Roots.AppendCertsFromPEM(text) {
-		return s.Fault("acme-ca", "%s has no certificate in PEM form", a.CA)
 	}
 	return nil
 }

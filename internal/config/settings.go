@@ -161,11 +161,10 @@ func (s *Settings) Check() error {
 	return cmp.Or(s.TLS.check(s), s.ACME.check(s), s.Backup.check(s))
 }
 
-// CheckServe returns the usage errors of a server with these settings. It reads the files with secrets and with the
-// roots of the CA.
+// CheckServe returns the usage errors of a server with these settings. It reads the files with secrets.
 func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
 	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s),
-		s.OIDC.check(s), s.SignIn.check(s), s.CheckReload(env), s.SignIn.readSecret(env, s), s.ACME.readRoots(s))
+		s.OIDC.check(s), s.SignIn.check(s), s.CheckReload(env), s.SignIn.readSecret(env, s))
 }
 
 // CheckReload returns the usage errors of the settings that a running server changes. It reads the secrets of webhooks.

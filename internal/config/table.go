@@ -79,11 +79,6 @@ func (s *Settings) listenerGroups() []Group {
 				"acme-directory", checked(&s.ACME.Directory, optional(acme.CheckDirectory)), acme.LetsEncrypt,
 				"`URL` of the ACME directory of the CA",
 			},
-			{"acme-ca", text(&s.ACME.CA), "", "PEM `file` that verifies the TLS certificate of the ACME directory"},
-			{
-				"acme-http-listen", checked(&s.ACME.HTTPListen, optional(checkAddress)), "",
-				"`address` of a listener for the challenge http-01",
-			},
 		}},
 	}
 }

@@ -28,7 +28,7 @@ func (v *instance) openACME(ctx context.Context) (err error) {
 	}
 	config := acme.Config{
 		Domains: s.ACME.Domains, Email: s.ACME.Email, Directory: s.ACME.Directory,
-		Roots: s.ACME.Roots, HTTP01: s.ACME.HTTPListen != "", Log: v.log, Metrics: v.metrics,
+		Log: v.log, Metrics: v.metrics,
 	}
 	if database, ok := v.engine.(*postgres.Engine); ok {
 		config.Storage = database.ACME()

@@ -59,14 +59,6 @@ func adminLimits() listen.Limits {
 	}
 }
 
-// challengeLimits returns the limits of the challenge listener.
-func challengeLimits() listen.Limits {
-	const challengesMax, perAddressMax = 256, 64 // connections
-	return listen.Limits{
-		Connections: challengesMax, PerAddress: perAddressMax, IncompleteBytes: incompleteBytesMax,
-	}
-}
-
 func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }

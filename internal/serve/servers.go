@@ -33,9 +33,7 @@ const (
 // httpServers are the HTTP servers and their listeners.
 type httpServers struct {
 	public, admin                 *server.Server
-	challenges                    *server.Server // of ACME; nil: none
 	publicListener, adminListener *listen.Listener
-	challengeListener             *listen.Listener // of http-01; nil: none
 	Addresses
 	certificates        certificates
 	publicTLS, adminTLS bool
@@ -65,7 +63,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &httpServers{failed: make(chan error, 3)}
+	h := &httpServers{failed: make(chan error, 2)}
 	v.servers = h
 	v.onClose(h.close)
 	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
@@ -83,13 +81,6 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	if err := h.secure(s); err != nil {
 		return err
-	}
-	if s.ACME.HTTPListen != "" {
-		if h.challengeListener, err = v.openListener(ctx, "acme-http-listen", listen.Config{
-			Name: "challenge", Address: s.ACME.HTTPListen, Limits: challengeLimits(),
-		}); err != nil {
-			return err
-		}
 	}
 	h.Public = s.BaseURL
 	if h.Public == nil {
@@ -150,12 +141,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
 		Tracer: h.tracer,
 	}
-	config := h.configOf(s)
-	h.public, h.admin, err = server.New(config)
-	if err == nil && h.challengeListener != nil {
-		answer := func(token string) (string, bool) { return v.acme.KeyAuthorization(token) }
-		h.challenges = server.NewChallenges(config, h.public, answer)
-	}
+	h.public, h.admin, err = server.New(h.configOf(s))
 	v.onStart(func(context.Context) { h.serve() })
 	return err
 }
@@ -188,11 +174,7 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 
 // open returns the number of open connections by listener.
 func (h *httpServers) open() map[string]int64 {
-	open := map[string]int64{"public": int64(h.publicListener.Open()), "admin": int64(h.adminListener.Open())}
-	if h.challengeListener != nil {
-		open["challenge"] = int64(h.challengeListener.Open())
-	}
-	return open
+	return map[string]int64{"public": int64(h.publicListener.Open()), "admin": int64(h.adminListener.Open())}
 }
 
 // serve starts the servers. drain waits for their goroutines.
@@ -200,9 +182,6 @@ func (h *httpServers) serve() {
 	h.console.Start()
 	h.start(h.public, h.publicListener)
 	h.start(h.admin, h.adminListener)
-	if h.challenges != nil {
-		h.start(h.challenges, h.challengeListener)
-	}
 }
 
 func (h *httpServers) start(s *server.Server, l *listen.Listener) {
@@ -234,9 +213,6 @@ func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 	h.operations.Close()
 	stalled.Stop()
 	err = errors.Join(err, h.admin.Close())
-	if h.challenges != nil {
-		err = errors.Join(err, h.challenges.Close())
-	}
 	h.running.Wait()
 	h.console.Close()
 	return err
@@ -245,7 +221,7 @@ func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 // close closes the listeners that no server has closed, and ends the tracer.
 func (h *httpServers) close() {
 	defer stopTracing(h.tracer, time.Now())
-	for _, l := range []*listen.Listener{h.publicListener, h.adminListener, h.challengeListener} {
+	for _, l := range []*listen.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()
 		}

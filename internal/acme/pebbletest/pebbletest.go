@@ -34,9 +34,9 @@ import (
 
 // Config configures a CA.
 type Config struct {
-	HTTPPort, TLSPort int           // at which it checks http-01 and tls-alpn-01; 0: none
-	NonceReject       int           // good nonces that it rejects, in per cent
-	Lifetime          time.Duration // of certificates, in whole seconds; 0: 90 days
+	TLSPort     int           // at which it checks tls-alpn-01
+	NonceReject int           // good nonces that it rejects, in per cent
+	Lifetime    time.Duration // of certificates, in whole seconds; 0: 90 days
 }
 
 // CA is a running Pebble.
@@ -114,7 +114,7 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": addresses[0], "managementListenAddress": addresses[1],
 		"certificate": ca.RootsFile, "privateKey": filepath.Join(dir, "key.pem"),
-		"httpPort": c.HTTPPort, "tlsPort": c.TLSPort, "keyAlgorithm": "ecdsa",
+		"tlsPort": c.TLSPort, "keyAlgorithm": "ecdsa",
 		"retryAfter": map[string]int{"authz": 1, "order": 1},
 		"profiles":   map[string]any{"default": profile},
 	}})
