@@ -163,7 +163,6 @@ func TestReloadRefused(t *testing.T) {
 		{"credential-rate: 2\nbody-maximum: 1\n", `plantstore.yaml:2: unknown setting \"body-maximum\"`},
 		{"credential-rate: [\n", "plantstore.yaml: yaml: "},
 		{"credential-rate: 2\nbackup-keep: 0\n", "backup-keep"},
-		{"credential-burst: 2\n", "a burst needs a rate"},
 		{"base-url: http://a:canary7secret@127.0.0.1\n", "base-url"},
 		{"webhook-url: http://a:canary7secret@b.example/\nwebhook-secret-file: x\n", "a URL cannot have a user"},
 		{"webhook-url: 'https://[::1/?canary7secret'\nwebhook-secret-file: x\n", "it is not a URL"},

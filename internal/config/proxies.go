@@ -6,11 +6,6 @@ import (
 	"net/netip"
 )
 
-// Connections are the limits of the connections of the public listener.
-type Connections struct {
-	Max, PerAddress int
-}
-
 // writtenAddress returns the address of a listener. If it is all addresses of the machine, it returns the text of the
 // setting, because Go listens on [::] for 0.0.0.0 and for no host.
 func (s *Settings) writtenAddress(setting string, listener net.Addr) string {

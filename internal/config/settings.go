@@ -45,10 +45,10 @@ type Settings struct {
 	RequireSyncStandby bool
 	PProf              bool
 
-	TrustedProxies []string
+	TrustedProxies        []string
+	ConnectionsPerAddress int
 
-	Connections Connections
-	Rate        Rate
+	Rate Rate
 
 	TLS  TLS
 	ACME ACME
@@ -169,7 +169,7 @@ func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
 
 // CheckReload returns the usage errors of the settings that a running server changes. It reads the secrets of webhooks.
 func (s *Settings) CheckReload(env *Environment) error {
-	return errors.Join(s.Rate.check(s), s.Webhook.check(env, s))
+	return s.Webhook.check(env, s)
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

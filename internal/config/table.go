@@ -89,16 +89,11 @@ func (s *Settings) storeGroups() []Group {
 			{"body-max", byteCount(&s.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
 			{"request-timeout", Timeout(&s.RequestTimeout), "10s", "`time` for a request to arrive"},
 			{
-				"connections-max", count(&s.Connections.Max, 0), "0",
-				"number of open `connections` of the public listener; 0: automatic",
-			},
-			{
-				"connections-per-address", count(&s.Connections.PerAddress, 0), "1000",
+				"connections-per-address", count(&s.ConnectionsPerAddress, 0), "1000",
 				"number of open `connections` of one client address; 0: no limit",
 			},
 			{"auth-failures", count(&s.Rate.AuthFailures, 0), "30", "`number` of failed credentials per minute and address"},
 			{"credential-rate", count(&s.Rate.PerSecond, 0), "0", "`requests` per second and credential"},
-			{"credential-burst", count(&s.Rate.Burst, 0), "0", "`requests` of a credential that may come at once"},
 			{"credential-concurrency", count(&s.Rate.Concurrency, 0), "0", "`requests` of a credential at the same time"},
 		}},
 		{"Durability and backups", []Setting{
@@ -166,7 +161,7 @@ func (s *Settings) integrationGroups() []Group {
 // reloadable are the settings that a running server changes. Every other setting waits for a restart.
 var reloadable = []string{
 	"log-level",
-	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
+	"auth-failures", "credential-rate", "credential-concurrency",
 	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", "webhook-give-up",
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -27,15 +27,11 @@ const (
 )
 
 // connectionLimits returns the limits of the public listener.
-func connectionLimits(s *config.Settings, log *slog.Logger) listen.Limits {
-	n, reduced := connectionsMax(s.Connections.Max)
-	if reduced {
-		log.Warn("the limit of open files is too small for connections-max; raise LimitNOFILE", "connections", n)
-	}
+func connectionLimits(s *config.Settings) listen.Limits {
 	return listen.Limits{
-		Connections: n,
+		Connections: connectionsMax(descriptorsForClients(), debug.SetMemoryLimit(-1)),
 		IdleTimeout: idleTimeout,
-		PerAddress:  s.Connections.PerAddress,
+		PerAddress:  s.ConnectionsPerAddress,
 		Unlimited:   loopback(),
 		Incomplete:  incompleteMax,
 

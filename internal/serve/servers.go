@@ -67,7 +67,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	v.servers = h
 	v.onClose(h.close)
 	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
-		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s, v.log),
+		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s),
 	}); err != nil {
 		return err
 	}
@@ -166,7 +166,6 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 		QueueMax:       writepath.QueueMax,
 		AuthFailures:   s.Rate.AuthFailures,
 		Rate:           s.Rate.PerSecond,
-		Burst:          s.Rate.Burst,
 		Concurrency:    s.Rate.Concurrency,
 	}
 	return c

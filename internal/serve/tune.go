@@ -99,18 +99,9 @@ func adminConnectionsMax(descriptors int) int {
 // connectionBytes is the memory of a connection, with its buffers and goroutine, and of its garbage.
 const connectionBytes = 64 << 10
 
-// connectionsMax returns the largest number of connections of the public listener, and whether it is smaller than the
-// number that the operator set. set is 0 for the default, which depends on the memory limit.
-func connectionsMax(set int) (n int, reduced bool) {
-	descriptors := descriptorsForClients()
-	if set > 0 {
-		return min(set, descriptors), set > descriptors
-	}
-	return automaticConnections(descriptors, debug.SetMemoryLimit(-1)), false
-}
-
-// automaticConnections returns the default of the largest number of connections. It is never 0, which means no limit.
-func automaticConnections(descriptors int, memory int64) int {
+// connectionsMax returns the largest number of connections of the public listener, for the descriptors of clients and
+// the memory limit. It is never 0, which means no limit.
+func connectionsMax(descriptors int, memory int64) int {
 	const most = 10_000 // measured
 	return max(1, min(most, descriptors, int(memory/connectionBytes)))
 }

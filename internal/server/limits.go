@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -21,8 +20,7 @@ type Limits struct {
 	IdleTimeout    time.Duration // of a connection between two requests
 	QueueMax       int           // plants that may wait for the next commit
 	AuthFailures   int           // failed credentials of an address per minute; 0: no limit
-	Rate           int           // requests of a credential per second; 0: no limit
-	Burst          int           // requests of a credential at once; 0: Rate
+	Rate           int           // requests of a credential per second, which may come at once; 0: no limit
 	Concurrency    int           // requests of a credential at the same time; 0: no limit
 }
 
@@ -72,9 +70,8 @@ func newQuotas(l Limits) *quotas {
 	q := &quotas{}
 	var policy []string
 	if l.Rate > 0 {
-		burst := l.burst()
-		q.rate = limit.NewBuckets[int64](burst, l.Rate, time.Second, credentialsMax)
-		policy = append(policy, fmt.Sprintf(`"rate";q=%d;w=%d`, burst, (burst+l.Rate-1)/l.Rate))
+		q.rate = limit.NewBuckets[int64](l.Rate, l.Rate, time.Second, credentialsMax)
+		policy = append(policy, fmt.Sprintf(`"rate";q=%d;w=1`, l.Rate))
 	}
 	if l.Concurrency > 0 {
 		q.slots = limit.NewSlots[int64](l.Concurrency)
@@ -86,9 +83,6 @@ func newQuotas(l Limits) *quotas {
 
 // adminAtOnce is the number of requests of a credential that the admin listener serves at the same time.
 const adminAtOnce = 64
-
-// burst returns the requests of a credential at once.
-func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
 
 // handle calls the function of a route if the quotas of the credential allow it. Every response has the fields of
 // draft-ietf-httpapi-ratelimit-headers-11.

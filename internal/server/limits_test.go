@@ -299,8 +299,8 @@ func TestLogHasClientOfProxy(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		handle := server.QuotaHandler(server.Limits{Rate: 2, Burst: 3})
-		const policy = `"rate";q=3;w=2`
+		handle := server.QuotaHandler(server.Limits{Rate: 3})
+		const policy = `"rate";q=3;w=1`
 		for i, row := range []struct {
 			after       time.Duration
 			id          int64
@@ -311,7 +311,7 @@ func TestRate(t *testing.T) {
 			{0, 1, `"rate";r=0;t=1`, ""},
 			{0, 1, `"rate";r=0;t=1`, "1"},
 			{0, 2, `"rate";r=2;t=1`, ""},
-			{499 * time.Millisecond, 1, `"rate";r=0;t=1`, "1"},
+			{333 * time.Millisecond, 1, `"rate";r=0;t=1`, "1"},
 			{time.Millisecond, 1, `"rate";r=0;t=1`, ""},
 			{0, 1, `"rate";r=0;t=1`, "1"},
 			{time.Hour, 1, `"rate";r=2;t=1`, ""},
@@ -329,8 +329,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// The default of the burst is the rate.
-func TestRateWithoutBurst(t *testing.T) {
+func TestRateAndConcurrency(t *testing.T) {
 	t.Parallel()
 	header, _ := server.QuotaHandler(server.Limits{Rate: 20, Concurrency: 4})(1)
 	for name, want := range map[string]string{

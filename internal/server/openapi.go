@@ -42,7 +42,6 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Documen
 		"authFailuresOrNone": numberOrNone(limits.AuthFailures),
 		"rate":               strconv.Itoa(limits.Rate),
 		"rateOrNone":         numberOrNone(limits.Rate),
-		"burst":              strconv.Itoa(limits.burst()),
 		"concurrency":        strconv.Itoa(limits.Concurrency),
 		"concurrencyOrNone":  numberOrNone(limits.Concurrency),
 	}, publicErrors())

@@ -96,7 +96,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 	}
 	document, err := server.NewDocument(base, false, server.Limits{
 		BodyMax: 1 << 20, HeaderMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute,
-		QueueMax: 77, AuthFailures: 12, Rate: 13, Burst: 14, Concurrency: 15,
+		QueueMax: 77, AuthFailures: 12, Rate: 13, Concurrency: 15,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 		"bodyBytesMax": json.Number("1048576"), "headerBytesMax": json.Number("1000"), "nestingMax": json.Number("64"),
 		"queueMax": json.Number("77"), "requestTimeoutSeconds": json.Number("1.5"),
 		"answerTimeoutSeconds": json.Number("60"), "authFailuresPerMinute": json.Number("12"),
-		"requestsPerSecond": json.Number("13"), "requestBurst": json.Number("14"), "concurrentRequests": json.Number("15"),
+		"requestsPerSecond": json.Number("13"), "concurrentRequests": json.Number("15"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)

@@ -86,7 +86,7 @@ func Reload(public, admin *Server, c Config) error {
 	if now.AuthFailures == before.AuthFailures {
 		publicHandler.failures, adminHandler.failures = old.failures, old.failures
 	}
-	if now.Rate == before.Rate && now.Burst == before.Burst && now.Concurrency == before.Concurrency {
+	if now.Rate == before.Rate && now.Concurrency == before.Concurrency {
 		publicHandler.quotas = old.quotas
 	}
 	running := admin.handler.Load()
