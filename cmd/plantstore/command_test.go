@@ -73,7 +73,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"console-url": "https://console.example", "oidc-client-id": "console", "oidc-client-secret-file": "client.secret",
 		"oidc-client-scopes": "openid", "oidc-console-claim": "roles", "oidc-console-grants": "gardeners=plants:read",
 		"webhook-url": "https://plants.example/events", "webhook-secret-file": "webhook.secret",
-		"webhook-allow-private": "true", "webhook-rate": "7", "webhook-give-up": "7d",
+		"webhook-allow-private": "true", "webhook-rate": "7",
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires

@@ -73,7 +73,7 @@ func newWebhookRetry(p *program) *cobra.Command {
 	cmd.Use = "retry [--webhook ID] [--plant ID] [--all]"
 	cmd.Short = "Deliver dead letters again"
 	cmd.Long = `Deliver dead letters again, as new events: a server attempts them at once, and for
-as long as --webhook-give-up. The dead letters of an address that no server has in
+three days. The dead letters of an address that no server has in
 its settings stay.`
 	cmd.Example = `  plantstore webhook retry --all
   plantstore webhook retry --webhook 1 --plant -7`

@@ -13,8 +13,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // webhookSecret is the secret of the webhooks of tests.
@@ -112,11 +118,10 @@ func TestWebhooks(t *testing.T) {
 
 	receiver.refuses.Store(true)
 	replaceFile(t, secret, webhookSecret)
-	s.reload(t, text("/b", "another query")+"webhook-give-up: 1ms\n", "webhook-give-up", true)
-	importPlants(t, db, `{"id":-11,"name":"Ash"}`)
-	importPlants(t, db, `{"id":12,"name":"Yew"}`)
+	s.reload(t, text("/b", "another query"), "changed=webhook-secret-file\n", true)
+	insertOld(t, db, plant.NewPlant{ID: -11, Plant: plant.Plant{Name: "Ash"}})
+	insertOld(t, db, plant.NewPlant{ID: 12, Plant: plant.Plant{Name: "Yew"}})
 	testDeadLetterCommands(t, c, s.testServer, receiver, db)
-	s.reload(t, text("/b", "another query"), "webhook-give-up", true)
 	receiver.refuses.Store(true)
 	before := receiver.refused.Load()
 	importPlants(t, db, `{"id":13,"name":"Fig"}`)
@@ -212,6 +217,20 @@ func testDeadLetterCommands(t *testing.T, c canaries, s *testServer, receiver *e
 	receiver.want(t, event{"/b", `{"id":-11,"name":"Ash"}`, "first"})
 	if log := plantstore(t, "audit", "list", "--db", db); !strings.Contains(log, "webhook.retry") {
 		t.Errorf("audit list:\n%s", log)
+	}
+}
+
+// insertOld stores a plant whose event is too old to be attempted more than once.
+func insertOld(t *testing.T, db string, n plant.NewPlant) {
+	t.Helper()
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	created := store.Create{Plant: n, At: time.Now().Add(-webhook.GiveUp)}
+	if _, err := engine.Insert(t.Context(), []store.Create{created}); err != nil {
+		t.Fatal(err)
 	}
 }
 

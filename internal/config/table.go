@@ -153,7 +153,6 @@ func (s *Settings) integrationGroups() []Group {
 			{SecretFileSetting, text(&s.Webhook.SecretFile), "", "`file` with the secret that signs the events"},
 			{"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "", "deliver also to private addresses and over http"},
 			{"webhook-rate", count(&s.Webhook.Rate, 1), "500", "number of `attempts` a second, to all URLs"},
-			{"webhook-give-up", Timeout(&s.Webhook.GiveUp), "3d", "`age` at which an undelivered event becomes a dead letter"},
 		}},
 	}
 }
@@ -162,7 +161,7 @@ func (s *Settings) integrationGroups() []Group {
 var reloadable = []string{
 	"log-level",
 	"auth-failures", "credential-rate", "credential-concurrency",
-	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", "webhook-give-up",
+	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate",
 }
 
 // Reloadable reports whether a running server changes the setting. The others wait for a restart.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
@@ -16,7 +15,6 @@ type Webhook struct {
 	SecretFile   string
 	AllowPrivate bool
 	Rate         int
-	GiveUp       time.Duration
 
 	Secrets []webhook.Secret // set by check
 }

@@ -63,7 +63,7 @@ func startFull(t *testing.T) *harness {
 		"http://[2001:db8:85a3:8d3:1319:8a2e:370:7348]:8080/plants",
 		"https://new.example/",
 	}
-	h.deadLetters(receivers, 900_000, "status 503", "not delivered within 72h0m0s", "unexpected EOF of the response body",
+	h.deadLetters(receivers, 900_000, "status 503", "not delivered within 3 days", "unexpected EOF of the response body",
 		"lookup hooks.analytics-warehouse.internal.example: no such host")
 	h.deliveries = map[int64]webhook.Status{
 		1: {Address: receivers[0], DeliveredAt: now.Add(-20 * time.Second)},

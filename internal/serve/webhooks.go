@@ -66,7 +66,7 @@ func (e *eventSender) use(ctx context.Context, w *config.Webhook) error {
 	metrics := prometheus.NewRegistry()
 	next, err := webhook.New(ctx, webhook.Config{
 		Outbox: e.outbox, URLs: w.URLs, Secrets: w.Secrets, AllowPrivate: w.AllowPrivate,
-		Rate: w.Rate, GiveUp: w.GiveUp,
+		Rate:      w.Rate,
 		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: metrics,
 	})
 	if err == nil {

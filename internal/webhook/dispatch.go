@@ -163,7 +163,7 @@ func (d *dispatcher) collect(r result) {
 	case failed:
 		s.Attempts++
 		s.Reason = r.failure.reason
-		s.Dead = now.Sub(r.delivery.Since) >= d.config.GiveUp
+		s.Dead = now.Sub(r.delivery.Since) >= GiveUp
 		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
 		r.receiver.failed(now, *r.failure)
 		d.metrics.attempt(r, "failed")

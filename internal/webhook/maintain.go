@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -76,13 +75,13 @@ func warnDead(log *slog.Logger, events int64) {
 
 // expire repeats ExpireDeliveries until no delivery is too old.
 func (s *Sender) expire() {
-	reason := fmt.Sprintf("not delivered within %s", s.config.GiveUp)
+	const reason = "not delivered within 3 days" // GiveUp
 	var all store.Expired
 	for s.sending.Err() == nil {
 		now := time.Now()
 		ctx, cancel := context.WithTimeout(s.sending, roundTimeMax)
 		n, err := s.config.Outbox.ExpireDeliveries(ctx, store.Expiry{
-			PendingBefore: now.Add(-s.config.GiveUp), DeadBefore: now.Add(-deadTimeMax), Reason: reason,
+			PendingBefore: now.Add(-GiveUp), DeadBefore: now.Add(-deadTimeMax), Reason: reason,
 		})
 		cancel()
 		all.Dead += n.Dead

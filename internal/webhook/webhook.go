@@ -30,7 +30,6 @@ type Config struct {
 	Timeout      time.Duration         // of an attempt; 0: 10 s
 	Concurrency  int                   // attempts to one webhook at the same time; 0: 16
 	Rate         int                   // attempts a second; required
-	GiveUp       time.Duration         // age of an event at which it becomes a dead letter; required
 	UserAgent    string                // of the requests
 	By           audit.Origin          // of a change of the webhooks in the audit log
 	Log          *slog.Logger          // nil: no log
@@ -42,6 +41,9 @@ func (c *Config) setDefaults() {
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
+
+// GiveUp is the age of an event at which it becomes a dead letter.
+const GiveUp = 3 * 24 * time.Hour
 
 // Sender delivers the events of a store.
 type Sender struct {

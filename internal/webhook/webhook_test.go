@@ -110,7 +110,7 @@ func config(t testing.TB, o webhook.Outbox, urls ...string) webhook.Config {
 	secrets, err := webhook.ParseSecrets(secretOf(32, "a") + " " + secretOf(32, "b"))
 	must(t, err)
 	return webhook.Config{
-		Outbox: o, URLs: urls, Secrets: secrets, AllowPrivate: true, Rate: 500, GiveUp: 72 * time.Hour,
+		Outbox: o, URLs: urls, Secrets: secrets, AllowPrivate: true, Rate: 500,
 		UserAgent: "plantstore/test",
 	}
 }
@@ -404,9 +404,10 @@ func TestDeadLetter(t *testing.T) {
 	})
 	metrics := prometheus.NewRegistry()
 	c := config(t, e, r.URL+"/e?key=secret")
-	c.GiveUp, c.Metrics = time.Nanosecond, metrics
+	c.Metrics = metrics
 	s := start(t, c)
-	create(t, e, named(1, ""))
+	_, err := e.Insert(t.Context(), []store.Create{{Plant: named(1, ""), At: time.Now().Add(-webhook.GiveUp)}})
+	must(t, err)
 	r.next(t)
 	totals(t, e, func(o store.OutboxTotals) bool { return o.Dead == 1 && o.Pending == 0 })
 	want := fmt.Sprintf(`
