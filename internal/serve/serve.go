@@ -23,7 +23,6 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
-	"plantstore/internal/trace"
 	"plantstore/internal/writepath"
 )
 
@@ -61,7 +60,6 @@ type instance struct {
 
 	log     *slog.Logger
 	metrics *prometheus.Registry
-	tracing *trace.Config // nil: no traces
 
 	servers  *httpServers
 	engine   Engine
@@ -128,15 +126,7 @@ func (v *instance) onClose(f func()) {
 }
 
 // check returns the usage errors of the server.
-func (v *instance) check(ctx context.Context) (err error) {
-	if err := v.Settings.CheckServe(ctx, v.Env); err != nil {
-		return err
-	}
-	if v.tracing, err = trace.FromEnvironment(v.Env.Vars, v.Version); err != nil {
-		return config.Usagef("%w", err)
-	}
-	return nil
-}
+func (v *instance) check(ctx context.Context) error { return v.Settings.CheckServe(ctx, v.Env) }
 
 // openEngine opens the engine, and warns of an interrupted move.
 func (v *instance) openEngine(ctx context.Context) (err error) {

@@ -88,8 +88,8 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	h.Admin = config.GuessURL(h.adminListener.Addr().String(), h.adminTLS)
 	h.Console = cmp.Or(s.SignIn.ConsoleURL, h.Admin)
-	if v.tracing != nil {
-		if h.tracer, err = trace.New(v.tracing, v.log, v.metrics); err != nil {
+	if trace.Enabled(v.Env.Vars) {
+		if h.tracer, err = trace.New(v.Env.Vars, v.Version, v.log, v.metrics); err != nil {
 			return config.Usagef("%w", err)
 		}
 	}

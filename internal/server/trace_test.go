@@ -26,13 +26,9 @@ import (
 func startTraced(t *testing.T, change ...func(*setup)) (*harness, *tracetest.Collector) {
 	t.Helper()
 	collector := tracetest.Start(t)
-	config, err := trace.FromEnvironment(map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "1", // spans wait for no others
-	}, "1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tracer, err := trace.New(config, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // spans wait for no others
+	tracer, err := trace.New(nil, "1.0.0", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +93,6 @@ const (
 
 // TestTraceOfCreate compares the spans of one create, its response and its log line.
 func TestTraceOfCreate(t *testing.T) {
-	t.Parallel()
 	h, collector := startTraced(t)
 	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	a := h.send(post(`{"id":1,"name":"Rosa canina"}`, "+Traceparent: 00-"+id+"-"+parent+"-01", "+Tracestate: a=b"))
@@ -158,7 +153,6 @@ func TestDocumentHasTrace(t *testing.T) {
 
 // TestTraceOfBatch compares the spans of several creates that share a commit.
 func TestTraceOfBatch(t *testing.T) {
-	t.Parallel()
 	gate := &gatedEngine{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	h, collector := startTraced(t, func(s *setup) {
 		s.wrap = func(e writepath.Engine) writepath.Engine {
@@ -228,7 +222,6 @@ func (e *gatedEngine) Insert(ctx context.Context, batch []store.Create) ([]store
 
 // TestTraceOfRefusals compares the spans of requests without a commit. No name and no value is a text of the client.
 func TestTraceOfRefusals(t *testing.T) {
-	t.Parallel()
 	h, collector := startTraced(t)
 	for i, row := range []struct {
 		raw, name  string
@@ -275,7 +268,6 @@ func TestTraceOfRefusals(t *testing.T) {
 
 // TestTraceOfFailure fails a commit.
 func TestTraceOfFailure(t *testing.T) {
-	t.Parallel()
 	h, collector := startTraced(t, func(s *setup) {
 		s.wrap = func(e writepath.Engine) writepath.Engine { return fullEngine{e} }
 	})
@@ -303,7 +295,6 @@ func (fullEngine) Insert(context.Context, []store.Create) ([]store.Outcome, erro
 
 // TestProbesAreNotTraced sends a probe of each kind, and one with a traceparent.
 func TestProbesAreNotTraced(t *testing.T) {
-	t.Parallel()
 	h, collector := startTraced(t)
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 		if a := h.get(t, path); a.Header.Get("Traceresponse") != "" {
@@ -322,7 +313,6 @@ var exemplar = regexp.MustCompile(`(?m)^(plantstore_\w+)_bucket\{.*# \{trace_id=
 
 // TestExemplars reads the trace ids in the histograms, in the format of OpenMetrics.
 func TestExemplars(t *testing.T) {
-	t.Parallel()
 	h, collector := startTraced(t)
 	h.send(post(`{"id":1,"name":"A"}`))
 	spans := collector.Wait(t, hasRoots(2))

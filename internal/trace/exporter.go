@@ -44,7 +44,7 @@ const (
 
 var errRedirect = errors.New("the collector redirects, which is not followed")
 
-func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*exporter, error) {
+func newExporter(log *slog.Logger, metrics prometheus.Registerer) (*exporter, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return promauto.With(metrics).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
@@ -59,11 +59,9 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 	e.ending, e.stop = context.WithCancel(context.Background())
 	var err error
 	e.Exporter, err = otlptracehttp.New(e.ctx,
-		otlptracehttp.WithEndpointURL(c.Endpoint.String()),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), // ExportSpans repeats, until stop
 		otlptracehttp.WithProxy(func(r *http.Request) (*url.URL, error) {
-			// A redirect would take the headers with their secrets to another server.
-			if r.Method != http.MethodPost || r.URL.Scheme != c.Endpoint.Scheme || r.URL.Host != c.Endpoint.Host {
+			if r.Response != nil { // a redirect would take the headers with their secrets to another server
 				return nil, errRedirect
 			}
 			return http.ProxyFromEnvironment(r)

@@ -28,23 +28,24 @@ const LinksMax = 128
 
 // Tracer starts spans and exports the ended ones. It is safe for concurrent use.
 type Tracer struct {
-	tracer   trace.Tracer
-	provider *sdk.TracerProvider
-	exporter *exporter
+	requests  trace.Tracer // with the sampler of the variables
+	commits   trace.Tracer // samples each span: a commit of which no request is sampled has none
+	processor sdk.SpanProcessor
+	exporter  *exporter
 }
 
-// New starts a tracer. The caller closes it. metrics receives the numbers of ended and exported spans. The error is
-// about a variable of OpenTelemetry.
-func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, error) {
+// New starts a tracer. The caller closes it. vars is the environment of the process, version that of the program, and
+// metrics receives the numbers of ended and exported spans. The error is about a variable of OpenTelemetry.
+func New(vars map[string]string, version string, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, error) {
 	// Messages of the library would go to standard error in a form of their own.
-	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	otel.SetLogger(logr.FromSlogHandler(valueless{log.Handler()}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("OpenTelemetry reports an error", "error", err)
 	}))
 	ctx := context.Background()
 	about, err := resource.New(ctx,
 		resource.WithAttributes(
-			attribute.String("service.name", "plantstore"), attribute.String("service.version", c.Version),
+			attribute.String("service.name", "plantstore"), attribute.String("service.version", version),
 		),
 		resource.WithFromEnv(), resource.WithTelemetrySDK(),
 	)
@@ -54,19 +55,21 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 	case err != nil:
 		return nil, err
 	}
-	e, err := newExporter(c, log, metrics)
+	e, err := newExporter(log, metrics)
 	if err != nil {
 		return nil, err
 	}
-	log.Info("exporting traces", "endpoint", c.Endpoint.String(), "sampler", c.Sampler.Description())
-	if c.exposed {
-		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint",
-			"endpoint", c.Endpoint.String())
+	log.Info("exporting traces")
+	if exposed(vars) {
+		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint")
 	}
-	provider := sdk.NewTracerProvider(
-		sdk.WithSampler(sampler{c.Sampler}), sdk.WithBatcher(e), sdk.WithResource(about),
-	)
-	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider, exporter: e}, nil
+	t := &Tracer{processor: sdk.NewBatchSpanProcessor(e), exporter: e}
+	tracer := func(options ...sdk.TracerProviderOption) trace.Tracer {
+		options = append(options, sdk.WithSpanProcessor(t.processor), sdk.WithResource(about))
+		return sdk.NewTracerProvider(options...).Tracer("plantstore")
+	}
+	t.requests, t.commits = tracer(), tracer(sdk.WithSampler(sdk.AlwaysSample()))
+	return t, nil
 }
 
 // Close exports the ended spans until the context ends, and drops the rest. Spans that end later are dropped.
@@ -77,25 +80,15 @@ func (t *Tracer) Close(ctx context.Context) {
 	e := t.exporter
 	e.stop()
 	defer context.AfterFunc(ctx, e.cancel)()
-	_ = t.provider.Shutdown(ctx) // its error is the end of ctx: the rest is dropped
+	_ = t.processor.Shutdown(ctx) // its error is the end of ctx: the rest is dropped
 	e.cancel()
 	e.wait()
 }
 
-// sampler samples a new trace with links, because the linked spans are sampled.
-type sampler struct{ sdk.Sampler }
-
-// ShouldSample implements sdk.Sampler.
-func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
-	if len(p.Links) > 0 {
-		return sdk.SamplingResult{Decision: sdk.RecordAndSample}
-	}
-	return s.Sampler.ShouldSample(p)
-}
-
 // Span is an operation in a trace. A span that is not sampled has only its ids. The methods of a nil *Span do nothing.
 type Span struct {
-	tracer *Tracer
+	tracer trace.Tracer
+	ended  prometheus.Counter
 	ctx    context.Context // with the span, for its children
 	span   trace.Span
 }
@@ -112,7 +105,8 @@ func (t *Tracer) Request(header http.Header, started time.Time) *Span {
 		fields["tracestate"] = state[0]
 	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), fields)
-	return t.start(ctx, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
+	s := &Span{tracer: t.requests, ended: t.exporter.ended, ctx: ctx}
+	return s.child("", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
 }
 
 // Commit starts the span of a commit, in a trace of its own, with links to the spans of its requests, at least one.
@@ -121,13 +115,8 @@ func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
 	for i, r := range requests {
 		links[i].SpanContext = r.span.SpanContext()
 	}
-	return t.start(context.Background(), "commit", trace.WithLinks(links...), trace.WithTimestamp(started))
-}
-
-func (t *Tracer) start(ctx context.Context, name string, options ...trace.SpanStartOption) *Span {
-	s := &Span{tracer: t}
-	s.ctx, s.span = t.tracer.Start(ctx, name, options...)
-	return s
+	s := &Span{tracer: t.commits, ended: t.exporter.ended, ctx: context.Background()}
+	return s.child("commit", trace.WithLinks(links...), trace.WithTimestamp(started))
 }
 
 // spanKey is the key of the *Span in a context.
@@ -185,7 +174,14 @@ func child(ctx context.Context, name string, kind trace.SpanKind) *Span {
 	if !parent.Sampled() {
 		return nil
 	}
-	return parent.tracer.start(parent.ctx, name, trace.WithSpanKind(kind))
+	return parent.child(name, trace.WithSpanKind(kind))
+}
+
+// child starts a span below the one in the context of s.
+func (s *Span) child(name string, options ...trace.SpanStartOption) *Span {
+	child := *s
+	child.ctx, child.span = s.tracer.Start(s.ctx, name, options...)
+	return &child
 }
 
 // Record adds a child with its start and its end, and with a link to another span unless that is nil. A failed child
@@ -194,7 +190,7 @@ func (s *Span) Record(name string, from, to time.Time, link *Span, failed bool) 
 	if !s.Sampled() {
 		return
 	}
-	child := s.tracer.start(s.ctx, name, trace.WithTimestamp(from))
+	child := s.child(name, trace.WithTimestamp(from))
 	if link.Sampled() {
 		child.span.AddLink(trace.Link{SpanContext: link.span.SpanContext()})
 	}
@@ -235,7 +231,7 @@ func (s *Span) End() {
 // end counts a sampled span, whether or not the queue of the exporter has room for it.
 func (s *Span) end(options ...trace.SpanEndOption) {
 	if s.span.IsRecording() {
-		s.tracer.exporter.ended.Inc()
+		s.ended.Inc()
 	}
 	s.span.End(options...)
 }

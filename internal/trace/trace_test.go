@@ -53,17 +53,13 @@ type tracing struct {
 // start starts a tracer for a collector, with further variables of the environment.
 func start(t *testing.T, endpoint string, list ...string) *tracing {
 	t.Helper()
-	variables := environ(append([]string{"OTEL_BSP_SCHEDULE_DELAY", "1"}, list...)...)
-	for name, value := range variables {
+	vars := environ(append([]string{"OTEL_BSP_SCHEDULE_DELAY", "1", "OTEL_EXPORTER_OTLP_ENDPOINT", endpoint}, list...)...)
+	for name, value := range vars {
 		t.Setenv(name, value)
 	}
-	variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
-	c, err := trace.FromEnvironment(variables, "1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
 	tr := &tracing{log: &logText{}, metrics: prometheus.NewRegistry()}
-	if tr.Tracer, err = trace.New(c, slog.New(slog.NewTextHandler(tr.log, nil)), tr.metrics); err != nil {
+	var err error
+	if tr.Tracer, err = trace.New(vars, "1.2.3", slog.New(slog.NewTextHandler(tr.log, nil)), tr.metrics); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tr.Close(canceled()) })
