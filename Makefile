@@ -22,7 +22,7 @@ help: ## list the targets
 run: ## build ./plantstore and run the server; ARGS='…' adds to its command line
 	@[ -e plantstore ] || echo 'The first build takes a few minutes. Each package is shown when it is compiled.'
 	@go build -v -o plantstore ./cmd/plantstore
-	@exec ./plantstore serve --print-tokens $(ARGS)
+	@exec ./plantstore serve $(ARGS)
 
 .PHONY: test
 test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages

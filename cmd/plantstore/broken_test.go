@@ -25,10 +25,7 @@ func failDuringDrain(t *testing.T) bool {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := startServer(t, db)
-	match, err := s.await(s.stdout, `\n(pst_\w+)\n`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.creator(t)
 	c, err := dialKept(s.listen(t))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +34,7 @@ func failDuringDrain(t *testing.T) bool {
 	const body = `{"id":1,"name":"Rosa canina"}`
 	if _, err := fmt.Fprintf(c, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
-		c.RemoteAddr(), match[1], len(body)); err != nil {
+		c.RemoteAddr(), token, len(body)); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(c)

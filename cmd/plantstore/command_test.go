@@ -56,7 +56,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
 		"cors-origins":    "https://plants.example",
 		"trusted-proxies": "192.0.2.0/24", "admin-host": "metrics.example", "pprof": "true",
-		"print-tokens": "true", "tls-cert": "cert.pem", "tls-key": "key.pem",
+		"tls-cert": "cert.pem", "tls-key": "key.pem",
 		"client-ca": "authority.pem", "insecure-listen": "true",
 		"acme-domain": "plants.example", "acme-email": "operator@plants.example",
 		"acme-directory":          "https://ca.example/directory",

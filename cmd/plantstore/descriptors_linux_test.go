@@ -23,10 +23,9 @@ func (c *keptConn) wantReplay(t *testing.T, token string) {
 }
 
 var (
-	adminAddress   = regexp.MustCompile(`admin=http://(\S+)`)
-	firstTokenLine = `(?m)^(pst_\w+)$`
-	refusedLine    = regexp.MustCompile(`(?m)^time=\S+ level=WARN msg="connections refused" listener=public (.*)$`)
-	evictedCount   = regexp.MustCompile(
+	adminAddress = regexp.MustCompile(`admin=http://(\S+)`)
+	refusedLine  = regexp.MustCompile(`(?m)^time=\S+ level=WARN msg="connections refused" listener=public (.*)$`)
+	evictedCount = regexp.MustCompile(
 		`(?m)^plantstore_connections_evicted_total{listener="public",reason="idle"} (\d+)$`)
 	openCount       = regexp.MustCompile(`(?m)^plantstore_connections_open{listener="public"} (\d+)$`)
 	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
@@ -40,9 +39,9 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	if err != nil {
 		t.Fatal(err)
 	}
+	db := filepath.Join(t.TempDir(), "a.db")
 	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
-		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--print-tokens")
+		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +54,8 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := p.await(p.stdout, firstTokenLine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = &testServer{process: p, url: match[2]}
-	return s, match[1], adminAddress.FindStringSubmatch(match[0])[1], first[1], s.readerToken(t)
+	s = &testServer{process: p, url: match[2], db: db}
+	return s, match[1], adminAddress.FindStringSubmatch(match[0])[1], s.creator(t), s.operator(t)
 }
 
 // TestNoFreeDescriptor leaves a running server without a free descriptor. Requests on open connections, the first

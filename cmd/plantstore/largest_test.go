@@ -35,16 +35,13 @@ func TestLargestPlantInEveryFormat(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "0.db")
 	s := startServer(t, db, "--body-max", fmt.Sprint(bodyMax))
-	token, err := s.await(s.stdout, `^(pst_\w+)$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.creator(t)
 	body := bodyOf(bodyMax)
 	for _, sent := range []struct {
 		body string
 		want int
 	}{{body, http.StatusOK}, {body + " ", http.StatusRequestEntityTooLarge}} {
-		status, response, err := post(t.Context(), httpClient(1), s.url, token[1], sent.body)
+		status, response, err := post(t.Context(), httpClient(1), s.url, token, sent.body)
 		if err != nil || status != sent.want {
 			t.Fatalf("%d bytes: got %d %.100s, %v, want %d", len(sent.body), status, response, err, sent.want)
 		}

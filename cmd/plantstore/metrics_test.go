@@ -96,8 +96,9 @@ func checkUnit(t *testing.T, name string) {
 func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) (scrape string) {
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
+	token := s.operator(t)
 	for range 2 { // the server counts a request after its response
-		status, text := authorized(t, url, s.readerToken(t))
+		status, text := authorized(t, url, token)
 		if status != http.StatusOK {
 			t.Fatalf("%s: status %d", url, status)
 		}

@@ -177,10 +177,10 @@ func cleanEnviron() []string {
 type testServer struct {
 	*process
 	url string // of the public listener
+	db  string
 }
 
-// startServer starts a server and waits until it is ready. It prints the first tokens of a new store. It is killed at
-// the end of the test if it still runs.
+// startServer starts a server and waits until it is ready. It is killed at the end of the test if it still runs.
 func startServer(t *testing.T, db string, args ...string) *testServer {
 	t.Helper()
 	return startServerIn(t, cleanEnviron(), db, args...)
@@ -190,7 +190,7 @@ func startServer(t *testing.T, db string, args ...string) *testServer {
 func startServerIn(t *testing.T, environ []string, db string, args ...string) *testServer {
 	t.Helper()
 	args = append([]string{
-		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens",
+		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, args...)
 	p, err := startProcess(t.TempDir(), environ, args...)
 	if err != nil {
@@ -201,17 +201,20 @@ func startServerIn(t *testing.T, environ []string, db string, args ...string) *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testServer{process: p, url: match[2]}
+	return &testServer{process: p, url: match[2], db: db}
 }
 
-// readerToken returns the secret of the first token for the admin listener, which the process has printed.
-func (p *process) readerToken(t *testing.T) string {
+// creator returns the secret of a new token that creates plants.
+func (s *testServer) creator(t *testing.T) string { return s.newToken(t, "first", "plants:create") }
+
+// operator returns the secret of a new token for the admin listener.
+func (s *testServer) operator(t *testing.T) string {
+	return s.newToken(t, "first-admin", "plants:read,admin,metrics")
+}
+
+func (s *testServer) newToken(t *testing.T, name, scopes string) string {
 	t.Helper()
-	match, err := p.await(p.stdout, `/metrics \\\n  -H 'Authorization: Bearer (pst_\w+)'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return match[1]
+	return strings.TrimSpace(plantstore(t, "token", "create", name, "--no-expiry", "--scope", scopes, "--db", s.db))
 }
 
 // stop sends SIGTERM to the server and waits for exit code 0.

@@ -77,7 +77,7 @@ func (term *ptyTerminal) run(t *testing.T, dir, name string, args ...string) *pr
 	return p
 }
 
-// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens, and the
+// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens, and the
 // next server prints where the console is.
 func TestFirstTokensOnTerminal(t *testing.T) {
 	t.Parallel()

@@ -27,11 +27,7 @@ func startReloaded(t *testing.T, text string, flags ...string) *reloadedServer {
 	file := filepath.Join(t.TempDir(), "plantstore.yaml")
 	writeFileText(t, file, text)
 	s := startServer(t, filepath.Join(t.TempDir(), "a.db"), append(flags, "--config", file)...)
-	match, err := s.await(s.stdout, `\n(pst_\w+)\n`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &reloadedServer{testServer: s, file: file, token: match[1]}
+	return &reloadedServer{testServer: s, file: file, token: s.creator(t)}
 }
 
 var reloadLine = regexp.MustCompile(`msg="(settings reloaded|could not reload the settings;).*\n`)

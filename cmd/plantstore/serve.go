@@ -25,8 +25,8 @@ terminal, SIGHUP stops the server, because a closed terminal sends it.
 
 If the store has no token, the server creates the first two and prints them: one
 creates plants, the other is for the admin listener. It does so only if standard
-output is a terminal, or with --print-tokens. Later it prints the addresses of the
-console and of the API document. It writes its log to standard error.`,
+output is a terminal. Later it prints the addresses of the console and of the API
+document. It writes its log to standard error.`,
 		Example: `  plantstore serve
   plantstore serve --db /var/lib/plantstore/plantstore.db --backup-dir /mnt/backup
   plantstore serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,

@@ -18,17 +18,13 @@ func TestServerFlagOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := s.await(s.stdout, `/metrics[^\n]*\n[^\n]*Bearer (pst_\w+)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
+	admin, ca := s.operator(t), filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(ca, f.authority.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "plantstore", append([]string{"config", "--server", match[1]}, args...)...)
-		cmd.Env = append(cleanEnviron(), "PLANTSTORE_TOKEN="+admin[1])
+		cmd.Env = append(cleanEnviron(), "PLANTSTORE_TOKEN="+admin)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func startPipedServer(t *testing.T) *pipedServer {
 	}
 	t.Cleanup(func() { read.Close() })
 	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,8 @@ func startPipedServer(t *testing.T) *pipedServer {
 			t.Fatal(err)
 		}
 		if match := ready.FindStringSubmatch(line); match != nil {
-			s.listen, s.admin, s.token = match[1], match[3], s.readerToken(t)
+			s.listen, s.admin = match[1], match[3]
+			s.token = (&testServer{db: filepath.Join(p.cmd.Dir, "a.db")}).operator(t)
 			return s
 		}
 	}
@@ -234,51 +236,4 @@ func TestLastLineOfBlockedLog(t *testing.T) {
 	if code, err := p.wait(); err != nil || code != exitFailure {
 		t.Errorf("the server ended with %d, %v, want 1", code, err)
 	}
-}
-
-// TestFirstTokensToNull starts a server whose standard output is closed. It creates no token, because nobody would
-// receive the secret.
-func TestFirstTokensToNull(t *testing.T) {
-	t.Parallel()
-	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Stdout = nil // the null device
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	if _, err := p.await(p.stderr, `level=WARN msg="the store has no token; create one with `); err != nil {
-		t.Fatal(err)
-	}
-	(&testServer{process: p}).stop(t)
-}
-
-// TestFirstTokensToFullPipe starts a server whose standard output is not read. The server starts, and logs how to
-// create tokens.
-func TestFirstTokensToFullPipe(t *testing.T) {
-	t.Parallel()
-	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Stdout = fullPipe(t)
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	for _, line := range []string{
-		`level=WARN msg="could not print the first tokens or the addresses: standard output is blocked; ` +
-			`create tokens with plantstore token create"`,
-		readyLine,
-	} {
-		if _, err := p.await(p.stderr, line); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &testServer{process: p}
-	s.stop(t)
 }

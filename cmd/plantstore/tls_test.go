@@ -67,18 +67,14 @@ func (f *tlsFiles) client(t *testing.T) *http.Client {
 	return &http.Client{Timeout: waitMax, Transport: transport}
 }
 
-// TestTLS creates a plant over HTTPS, with the URL and the curl command that the server prints.
+// TestTLS creates a plant over HTTPS, with the URL in the log.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	f := newTLSFiles(t)
 	s := startServer(t, filepath.Join(t.TempDir(), "a.db"), f.flags()...)
-	match, err := s.await(s.stdout, `(?s)\n(pst_\w+)\n.*curl -i (\S+)/plants`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := match[1]
-	if match[2] != s.url || !strings.HasPrefix(s.url, "https://127.0.0.1:") {
-		t.Errorf("URL: got %s in the curl command, %s in the log; want https", match[2], s.url)
+	token := s.creator(t)
+	if !strings.HasPrefix(s.url, "https://127.0.0.1:") {
+		t.Errorf("URL: got %s, want https", s.url)
 	}
 	status, body, err := post(t.Context(), f.client(t), s.url, token, `{"id":1,"name":"A"}`)
 	if err != nil || status != http.StatusOK || body != `{"name":"A"}`+"\n" {
@@ -128,10 +124,7 @@ func TestTLSReload(t *testing.T) {
 	t.Parallel()
 	f := newTLSFiles(t)
 	s := startServer(t, filepath.Join(t.TempDir(), "a.db"), f.flags()...)
-	match, err := s.await(s.stdout, `\n(pst_\w+)\n`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.creator(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var load sync.WaitGroup
@@ -147,7 +140,7 @@ func TestTLSReload(t *testing.T) {
 		c.Transport.(*http.Transport).DisableKeepAlives = i < 2 // a handshake for each request
 		load.Go(func() {
 			for n := i; ctx.Err() == nil; n += 4 {
-				status, body, err := post(t.Context(), c, s.url, match[1], fmt.Sprintf(`{"id":%d,"name":"A"}`, n))
+				status, body, err := post(t.Context(), c, s.url, token, fmt.Sprintf(`{"id":%d,"name":"A"}`, n))
 				if err != nil || status != http.StatusOK {
 					t.Errorf("plant %d: got %d %q, %v", n, status, body, err)
 					return
@@ -202,10 +195,7 @@ func TestTLSShutdown(t *testing.T) {
 	f := newTLSFiles(t)
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := startServer(t, db, f.flags()...)
-	match, err := s.await(s.stdout, `\n(pst_\w+)\n`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := s.creator(t)
 	c := f.client(t)
 	var stored sync.Map
 	var load sync.WaitGroup
@@ -213,7 +203,7 @@ func TestTLSShutdown(t *testing.T) {
 	for i := range 20 {
 		load.Go(func() {
 			for n := i; ; n += 20 {
-				status, _, err := post(t.Context(), c, s.url, match[1], fmt.Sprintf(`{"id":%d,"name":"A"}`, n))
+				status, _, err := post(t.Context(), c, s.url, token, fmt.Sprintf(`{"id":%d,"name":"A"}`, n))
 				if err != nil || status != http.StatusOK {
 					return // the server has stopped
 				}

@@ -14,17 +14,13 @@ import (
 	"plantstore/internal/trace/tracetest"
 )
 
-// startTraced starts a server that exports traces to an endpoint, and returns the secret of its first token. Spans wait
+// startTraced starts a server that exports traces to an endpoint, and returns the secret of a token. Spans wait
 // for others longer than a test, unless the server stops.
 func startTraced(t *testing.T, endpoint string, variables ...string) (s *testServer, token string) {
 	t.Helper()
 	environ := append(cleanEnviron(), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_BSP_SCHEDULE_DELAY=60000")
 	s = startServerIn(t, append(environ, variables...), filepath.Join(t.TempDir(), "plants.db"))
-	match, err := s.await(s.stdout, `^(pst_\w+)$`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, match[1]
+	return s, s.creator(t)
 }
 
 // create creates a plant.

@@ -145,7 +145,7 @@ func testNewerStore(t *testing.T, db, message string, read func() string) {
 	plants := filepath.Join(t.TempDir(), "plants.jsonl")
 	writeFileText(t, plants, fixturePlants[0]+"\n")
 	for _, args := range [][]string{
-		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens"},
+		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
 		{"migrate"},
 		{"get", "1"},
 		{"list"},

@@ -53,8 +53,6 @@ type Settings struct {
 	TLS  TLS
 	ACME ACME
 
-	PrintTokens bool
-
 	OIDC   OIDC
 	SignIn SignIn
 

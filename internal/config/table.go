@@ -61,10 +61,6 @@ func (s *Settings) listenerGroups() []Group {
 			{"cors-origins", list(&s.CORSOrigins, checkOrigin), "", "`origins` whose web pages may create plants, or *"},
 			{"pprof", toggle(&s.PProf), "", "serve profiles at /debug/pprof/ of the admin listener"},
 			{
-				"print-tokens", toggle(&s.PrintTokens), "",
-				"print the first tokens of a store even if standard output is not a terminal",
-			},
-			{
 				"trusted-proxies", list(&s.TrustedProxies, checkPrefix), "",
 				"`addresses` of proxies that may name the address of a client",
 			},
