@@ -32,7 +32,7 @@ port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd, existing, func(ctx context.Context, engine serve.Engine) error {
-				at, err := p.settings.ConsoleURL(ctx)
+				at, err := p.settings.ConsoleAddress(ctx)
 				if err != nil {
 					return err
 				}

@@ -1,22 +1,15 @@
 package config
 
-// ACME are the settings of certificates by ACME.
-type ACME struct {
-	Domains   []string
-	Email     string
-	Directory string
-}
+// HasACME reports whether the server obtains its certificates by ACME.
+func (s *Settings) HasACME() bool { return len(s.ACME.Domains) > 0 }
 
-// Enabled reports whether the server obtains its certificates by ACME.
-func (a *ACME) Enabled() bool { return len(a.Domains) > 0 }
-
-// check returns a usage error for settings that contradict each other.
-func (a *ACME) check(s *Settings) error {
+// checkACME returns a usage error for settings that contradict each other.
+func (s *Settings) checkACME() error {
 	const domainsMax = 100
-	if !a.Enabled() {
+	if !s.HasACME() {
 		return s.refuseUnused("there is no domain; set --acme-domain", "acme-")
 	}
-	switch {
+	switch a := &s.ACME; {
 	case len(a.Domains) > domainsMax:
 		return s.Fault("acme-domain", "%d domains; use at most %d", len(a.Domains), domainsMax)
 	case s.TLS.Cert != "":

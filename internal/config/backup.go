@@ -12,18 +12,6 @@ import (
 	"plantstore/internal/s3"
 )
 
-// Backup are the settings of the backups of a server.
-type Backup struct {
-	Dir   string // or an S3 address
-	Every time.Duration
-	Keep  int
-	Lag   time.Duration // 0: only backups
-	Sync  bool          // acknowledge a plant after its commit is copied
-
-	RestoreMissing bool     // restore a store that does not exist
-	TakeOver       []string // timelines of other servers that this one may take over
-}
-
 func checkDestination(text string) error {
 	if !backup.IsBucket(text) {
 		return nil
@@ -41,18 +29,19 @@ func SendsInTheClear(endpoint string) bool {
 	return !IsLoopback(u.Hostname())
 }
 
-// check returns a usage error for settings that contradict each other.
-func (b *Backup) check(s *Settings) error {
-	if b.Dir != "" && s.DB.IsDatabase() {
+// checkBackup returns a usage error for settings that contradict each other.
+func (s *Settings) checkBackup() error {
+	b := &s.Backup
+	if b.Destination != "" && s.DB.IsDatabase() {
 		return s.Fault("backup-dir",
 			"scheduled backups need a store in a file; back up PostgreSQL with its tools, such as pgBackRest")
 	}
 	switch {
-	case b.RestoreMissing && b.Dir == "":
+	case b.RestoreMissing && b.Destination == "":
 		return s.Fault("restore-missing", "set backup-dir too, from which the store is restored")
-	case len(b.TakeOver) > 0 && b.Dir == "":
+	case len(b.TakeOver) > 0 && b.Destination == "":
 		return s.Fault("take-over", "set backup-dir too, whose backups this server takes over")
-	case b.Sync && b.Dir == "":
+	case b.Sync && b.Destination == "":
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:
 		return s.Fault("backup-sync", "set backup-lag too, within which other changes are copied")
@@ -64,16 +53,16 @@ func (b *Backup) check(s *Settings) error {
 
 const shortestLag = 100 * time.Millisecond // a segment for each half of it
 
-// checkDestination returns an error if the destination of the backups cannot be used.
-func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Settings) (err error) {
-	switch {
-	case b.Dir == "":
+// checkDestination returns a usage error if the destination of the backups cannot be used.
+func (s *Settings) checkDestination(ctx context.Context, env *Environment) (err error) {
+	switch to := s.Backup.Destination; {
+	case to == "":
 		return nil
-	case backup.IsBucket(b.Dir):
-		err = b.checkBucket(ctx, env)
+	case backup.IsBucket(to):
+		err = checkBucket(ctx, env, to)
 	default:
-		err = checkDirectory(b.Dir)
-		if backup.HasOwned(s.DB.Path, b.Dir) { // the disk is away, and the server tries again
+		err = checkDirectory(to)
+		if backup.HasOwned(s.DB.Path, to) { // the disk is away, and the server tries again
 			err = nil
 		}
 	}
@@ -85,8 +74,8 @@ func (b *Backup) checkDestination(ctx context.Context, env *Environment, s *Sett
 
 // checkBucket returns an error if the settings of a bucket are wrong or there are no keys. It sends no request to the
 // S3 server, because the server must start while that one is away.
-func (b *Backup) checkBucket(ctx context.Context, env *Environment) error {
-	at, err := s3.ParseLocation(b.Dir)
+func checkBucket(ctx context.Context, env *Environment, address string) error {
+	at, err := s3.ParseLocation(address)
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,6 @@ import (
 	"plantstore/internal/auth"
 )
 
-// OIDC are the settings of a server for the JWTs of an issuer.
-type OIDC struct {
-	Issuer     string
-	Audience   string
-	Scopes     []string
-	ScopeClaim string
-	NameClaim  string
-}
-
 // parseGrant parses an item of a list of grants: the value of a claim, and the scopes that it grants.
 func parseGrant(item string) (value string, scopes auth.Scopes, ok bool) {
 	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
@@ -48,32 +39,27 @@ func checkScopeGrant(item string) error {
 	return nil
 }
 
-// check returns a usage error for an incomplete or invalid issuer.
-func (o *OIDC) check(s *Settings) error {
+// checkIssuer returns a usage error for an incomplete or invalid issuer. It sets the scopes of the grants.
+func (s *Settings) checkIssuer() error {
+	o := &s.OIDC
 	if o.Issuer == "" {
 		return s.refuseUnused("it has no effect without an issuer; set oidc-issuer", "oidc-")
 	}
-	if o.Audience != "" && o.Audience == s.SignIn.ClientID {
+	if o.Audience != "" && o.Audience == o.ClientID {
 		return s.Fault("oidc-audience", "it is also oidc-client-id, and ID tokens for the console have that audience; "+
 			"give the store an audience of its own at the issuer")
 	}
 	const empty = "it must not be empty with oidc-issuer"
 	switch {
-	case o.Audience == "" && s.SignIn.ClientID == "":
+	case o.Audience == "" && o.ClientID == "":
 		return s.Fault("oidc-audience", empty)
 	case o.ScopeClaim == "":
 		return s.Fault("oidc-scope-claim", empty)
 	case o.NameClaim == "":
 		return s.Fault("oidc-name-claim", empty)
 	}
-	return nil
-}
-
-// Grants returns the scopes by the value of the scope claim.
-func (o *OIDC) Grants() map[string]auth.Scopes {
-	granted := grants(o.Scopes)
-	if len(granted) == 0 {
-		granted[auth.ScopeCreate.String()] = auth.ScopeCreate
+	if o.Scopes = grants(s.scopeGrants); len(o.Scopes) == 0 {
+		o.Scopes[auth.ScopeCreate.String()] = auth.ScopeCreate
 	}
-	return granted
+	return nil
 }

@@ -18,7 +18,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/acme"
+	"plantstore/internal/backup"
+	"plantstore/internal/oidc"
 	"plantstore/internal/server"
+	"plantstore/internal/webhook"
 )
 
 // Settings holds the value in force of every setting.
@@ -37,10 +41,9 @@ type Settings struct {
 	LogLevel  string
 	AuditKeep time.Duration
 
-	BodyMax        int64
-	RequestTimeout time.Duration
+	Limits server.Limits
 
-	Backup Backup
+	Backup backup.Config
 
 	RequireSyncStandby bool
 	PProf              bool
@@ -48,15 +51,17 @@ type Settings struct {
 	TrustedProxies        []string
 	ConnectionsPerAddress int
 
-	Rate Rate
-
 	TLS  TLS
-	ACME ACME
+	ACME acme.Config
 
-	OIDC   OIDC
-	SignIn SignIn
+	ConsoleURL *url.URL // nil: none
+	OIDC       oidc.Config
+	SignIn     oidc.ClientConfig
+	Webhook    webhook.Config
 
-	Webhook Webhook
+	// CheckServe parses and reads these into the fields above.
+	scopeGrants, consoleGrants          []string
+	clientSecretFile, webhookSecretFile string
 
 	OtherPorts bool // of try: a listener uses a free port of 127.0.0.1 if its own is in use
 
@@ -156,18 +161,18 @@ func (s *Settings) Load(ctx context.Context, env *Environment, flags *pflag.Flag
 
 // Check returns a usage error for settings that contradict each other.
 func (s *Settings) Check() error {
-	return cmp.Or(s.TLS.check(s), s.ACME.check(s), s.Backup.check(s))
+	return cmp.Or(s.TLS.check(s), s.checkACME(), s.checkBackup())
 }
 
 // CheckServe returns the usage errors of a server with these settings. It reads the files with secrets.
 func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
-	return errors.Join(s.CheckStore(), s.Backup.checkDestination(ctx, env, s),
-		s.OIDC.check(s), s.SignIn.check(s), s.CheckReload(env), s.SignIn.readSecret(env, s))
+	return errors.Join(s.CheckStore(), s.checkDestination(ctx, env),
+		s.checkIssuer(), s.checkSignIn(), s.CheckReload(env), s.readClientSecret(env))
 }
 
 // CheckReload returns the usage errors of the settings that a running server changes. It reads the secrets of webhooks.
 func (s *Settings) CheckReload(env *Environment) error {
-	return s.Webhook.check(env, s)
+	return s.checkWebhook(env)
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

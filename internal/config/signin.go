@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -13,18 +12,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
 )
-
-// SignIn are the settings of the console and of the sign-in at the issuer.
-type SignIn struct {
-	ConsoleURL *url.URL // nil: none
-	ClientID   string
-	SecretFile string
-	Scopes     []string
-	Claim      string
-	Grants     []string
-
-	Secret string // of the client; set by readSecret
-}
 
 // ClientSecretVariable has the secret of the client. It is not a setting, because other users can read the command
 // line, and config prints settings.
@@ -51,40 +38,42 @@ func checkConsoleGrant(item string) error {
 	return nil
 }
 
-// check returns a usage error for an incomplete or invalid client of the issuer.
-func (c *SignIn) check(s *Settings) error {
-	if u := c.ConsoleURL; u != nil && u.Path != "" {
+// checkSignIn returns a usage error for an incomplete or invalid client of the issuer. It sets the scopes of the grants.
+func (s *Settings) checkSignIn() error {
+	if u := s.ConsoleURL; u != nil && u.Path != "" {
 		return s.Fault("console-url", "the console has no path; got %q", u.String())
 	}
-	if s.OIDC.Issuer == "" { // OIDC.check refuses the settings
+	if s.OIDC.Issuer == "" { // checkIssuer refuses the settings
 		return nil
 	}
-	if c.ClientID == "" {
+	if s.OIDC.ClientID == "" {
 		return s.refuseUnused("it has no effect without a client; set oidc-client-id", "oidc-client-", "oidc-console-")
 	}
+	c := &s.SignIn
 	switch {
-	case len(c.Grants) == 0:
+	case len(s.consoleGrants) == 0:
 		return s.Fault("oidc-client-id", "no person could sign in; set oidc-console-grants")
 	case c.Claim == "":
 		return s.Fault("oidc-console-claim", "it must not be empty with oidc-client-id")
 	case len(c.Scopes) > 0 && !slices.Contains(c.Scopes, "openid"):
 		return s.Fault("oidc-client-scopes", "openid is missing; without it the issuer sends no ID token")
 	}
-	if u := c.ConsoleURL; u != nil {
+	if u := s.ConsoleURL; u != nil {
 		if err := oidc.CheckIssuer(u.String()); err != nil {
 			return s.Fault("console-url", "the issuer would send codes without TLS: %w", err)
 		}
 	}
+	c.Grants = grants(s.consoleGrants)
 	return nil
 }
 
-// readSecret reads the secret of the client.
-func (c *SignIn) readSecret(env *Environment, s *Settings) error {
-	if c.ClientID == "" {
+// readClientSecret reads the secret of the client.
+func (s *Settings) readClientSecret(env *Environment) error {
+	if s.OIDC.ClientID == "" {
 		return nil
 	}
-	secret, given, err := s.secretOf(env, ClientSecretVariable, "oidc-client-secret-file", c.SecretFile)
-	if c.Secret = strings.TrimSpace(secret); err == nil && given && c.Secret == "" {
+	secret, given, err := s.secretOf(env, ClientSecretVariable, "oidc-client-secret-file", s.clientSecretFile)
+	if s.SignIn.Secret = strings.TrimSpace(secret); err == nil && given && s.SignIn.Secret == "" {
 		return s.Fault("oidc-client-id", "the secret of the client is empty")
 	}
 	return err
@@ -138,6 +127,3 @@ func ReadRegular(path string) ([]byte, error) {
 	}
 	return io.ReadAll(io.LimitReader(f, fileBytesMax))
 }
-
-// ClientGrants returns the scopes of people by the value of the claim.
-func (c *SignIn) ClientGrants() map[string]auth.Scopes { return grants(c.Grants) }

@@ -49,7 +49,7 @@ func (s *Settings) listenerGroups() []Group {
 				"`address` for messages of the CA; agrees to its terms of service",
 			},
 			{
-				"backup-dir", checked(&s.Backup.Dir, checkDestination), "",
+				"backup-dir", checked(&s.Backup.Destination, checkDestination), "",
 				"`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
 			},
 		}},
@@ -57,7 +57,7 @@ func (s *Settings) listenerGroups() []Group {
 			{"admin-listen", checked(&s.AdminListen, checkAddress), "127.0.0.1:8081", "`address` of the admin listener"},
 			{"admin-host", list(&s.AdminHosts, checkHost), "", "accepted `hosts` of requests to the admin listener"},
 			{"base-url", baseURL(&s.BaseURL), "", "`URL` at which clients reach the public listener"},
-			{"console-url", baseURL(&s.SignIn.ConsoleURL), "", "`URL` at which browsers reach the console"},
+			{"console-url", baseURL(&s.ConsoleURL), "", "`URL` at which browsers reach the console"},
 			{"cors-origins", list(&s.CORSOrigins, checkOrigin), "", "`origins` whose web pages may create plants, or *"},
 			{"pprof", toggle(&s.PProf), "", "serve profiles at /debug/pprof/ of the admin listener"},
 			{
@@ -82,15 +82,15 @@ func (s *Settings) listenerGroups() []Group {
 func (s *Settings) storeGroups() []Group {
 	return []Group{
 		{"Limits", []Setting{
-			{"body-max", byteCount(&s.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
-			{"request-timeout", Timeout(&s.RequestTimeout), "10s", "`time` for a request to arrive"},
+			{"body-max", byteCount(&s.Limits.BodyMax, 1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`"},
+			{"request-timeout", Timeout(&s.Limits.RequestTimeout), "10s", "`time` for a request to arrive"},
 			{
 				"connections-per-address", count(&s.ConnectionsPerAddress, 0), "1000",
 				"number of open `connections` of one client address; 0: no limit",
 			},
-			{"auth-failures", count(&s.Rate.AuthFailures, 0), "30", "`number` of failed credentials per minute and address"},
-			{"credential-rate", count(&s.Rate.PerSecond, 0), "0", "`requests` per second and credential"},
-			{"credential-concurrency", count(&s.Rate.Concurrency, 0), "0", "`requests` of a credential at the same time"},
+			{"auth-failures", count(&s.Limits.AuthFailures, 0), "30", "`number` of failed credentials per minute and address"},
+			{"credential-rate", count(&s.Limits.Rate, 0), "0", "`requests` per second and credential"},
+			{"credential-concurrency", count(&s.Limits.Concurrency, 0), "0", "`requests` of a credential at the same time"},
 		}},
 		{"Durability and backups", []Setting{
 			{"require-sync-standby", toggle(&s.RequireSyncStandby), "", "require a synchronous standby of PostgreSQL"},
@@ -129,24 +129,24 @@ func (s *Settings) integrationGroups() []Group {
 				"`URL` of the issuer whose JWTs are accepted; empty: none",
 			},
 			{"oidc-audience", text(&s.OIDC.Audience), "", "`audience` of the JWTs for this store"},
-			{"oidc-scopes", list(&s.OIDC.Scopes, checkScopeGrant), "", "`grants` of scopes, as VALUE=SCOPE"},
+			{"oidc-scopes", list(&s.scopeGrants, checkScopeGrant), "", "`grants` of scopes, as VALUE=SCOPE"},
 			{"oidc-scope-claim", text(&s.OIDC.ScopeClaim), "scope", "`claim` with the values that grant scopes"},
 			{"oidc-name-claim", text(&s.OIDC.NameClaim), "sub", "`claim` with the name of the credential in the log"},
-			{"oidc-client-id", text(&s.SignIn.ClientID), "", "`id` of the console as a client of the issuer; empty: none"},
-			{"oidc-client-secret-file", text(&s.SignIn.SecretFile), "", "`file` with the secret of the client"},
+			{"oidc-client-id", text(&s.OIDC.ClientID), "", "`id` of the console as a client of the issuer; empty: none"},
+			{"oidc-client-secret-file", text(&s.clientSecretFile), "", "`file` with the secret of the client"},
 			{
 				"oidc-client-scopes", list(&s.SignIn.Scopes, checkRequestedScope), "",
 				"`scopes` that the console requests from the issuer",
 			},
 			{"oidc-console-claim", text(&s.SignIn.Claim), "groups", "`claim` of the ID token that grants access to the console"},
-			{"oidc-console-grants", list(&s.SignIn.Grants, checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES"},
+			{"oidc-console-grants", list(&s.consoleGrants, checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES"},
 		}},
 		{"Webhooks", []Setting{
 			{
 				"webhook-url", &List{to: &s.Webhook.URLs, show: hideInURL}, "",
 				"`URLs` that receive an event for each created plant; empty: none",
 			},
-			{SecretFileSetting, text(&s.Webhook.SecretFile), "", "`file` with the secret that signs the events"},
+			{SecretFileSetting, text(&s.webhookSecretFile), "", "`file` with the secret that signs the events"},
 			{"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "", "deliver also to private addresses and over http"},
 			{"webhook-rate", count(&s.Webhook.Rate, 1), "500", "number of `attempts` a second, to all URLs"},
 		}},

@@ -17,7 +17,7 @@ func (t *TLS) check(s *Settings) error {
 		return s.Fault("tls-cert", "the private key is missing; set --tls-key")
 	case t.Key != "" && t.Cert == "":
 		return s.Fault("tls-key", "the certificate is missing; set --tls-cert")
-	case t.ClientCA != "" && t.Cert == "" && !s.ACME.Enabled():
+	case t.ClientCA != "" && t.Cert == "" && !s.HasACME():
 		return s.Fault("client-ca", "client certificates require TLS; set --tls-cert and --tls-key, or --acme-domain")
 	}
 	return nil

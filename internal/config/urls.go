@@ -7,9 +7,9 @@ import (
 	"net/url"
 )
 
-// ConsoleURL returns the address of the console, from the settings of the server.
-func (s *Settings) ConsoleURL(ctx context.Context) (*url.URL, error) {
-	if u := s.SignIn.ConsoleURL; u != nil {
+// ConsoleAddress returns the address of the console, from the settings of the server.
+func (s *Settings) ConsoleAddress(ctx context.Context) (*url.URL, error) {
+	if u := s.ConsoleURL; u != nil {
 		return u, nil
 	}
 	host, port, err := s.adminAddress()
@@ -64,7 +64,7 @@ func (s *Settings) adminAddress() (host, port string, err error) {
 
 // adminTLS reports whether an admin listener at this host has TLS.
 func (s *Settings) adminTLS(host string) bool {
-	return (s.TLS.Cert != "" || s.ACME.Enabled()) && !IsLoopback(host)
+	return (s.TLS.Cert != "" || s.HasACME()) && !IsLoopback(host)
 }
 
 // IsLoopback reports whether a host is localhost or a loopback address.

@@ -19,7 +19,7 @@ func TestConsoleURL(t *testing.T) {
 		t.Skipf("this machine has no other name: %s, %v", name, err)
 	}
 	s := &Settings{AdminListen: net.JoinHostPort(name, "8081")}
-	at, err := s.ConsoleURL(t.Context())
+	at, err := s.ConsoleAddress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestConsoleURL(t *testing.T) {
 		t.Errorf("got %s, want an address: %v", at, err)
 	}
 	s.AdminHosts = []string{"ops.example"}
-	if at, err := s.ConsoleURL(t.Context()); err != nil || at.Host != "ops.example:8081" {
+	if at, err := s.ConsoleAddress(t.Context()); err != nil || at.Host != "ops.example:8081" {
 		t.Errorf("with --admin-host: got %s, %v", at, err)
 	}
 }

@@ -9,16 +9,6 @@ import (
 	"plantstore/internal/webhook"
 )
 
-// Webhook are the settings of the webhooks of a server.
-type Webhook struct {
-	URLs         []string
-	SecretFile   string
-	AllowPrivate bool
-	Rate         int
-
-	Secrets []webhook.Secret // set by check
-}
-
 // WebhookSecretVariable has the secrets of the webhooks. It is not a setting, because other users can read the command
 // line, and config prints settings.
 const WebhookSecretVariable = VariablePrefix + "WEBHOOK_SECRET"
@@ -35,15 +25,16 @@ func hideInURL(text string) string {
 	return shown
 }
 
-// check returns a usage error for unusable settings. It reads the secrets.
-func (w *Webhook) check(env *Environment, s *Settings) error {
+// checkWebhook returns a usage error for unusable settings. It reads the secrets.
+func (s *Settings) checkWebhook(env *Environment) error {
+	w := &s.Webhook
 	if len(w.URLs) == 0 {
 		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
 	}
-	if err := w.checkURLs(); err != nil {
+	if err := checkURLs(w); err != nil {
 		return s.Fault("webhook-url", "%w", err)
 	}
-	text, given, err := s.secretOf(env, WebhookSecretVariable, SecretFileSetting, w.SecretFile)
+	text, given, err := s.secretOf(env, WebhookSecretVariable, SecretFileSetting, s.webhookSecretFile)
 	switch {
 	case err != nil:
 		return err
@@ -53,7 +44,7 @@ func (w *Webhook) check(env *Environment, s *Settings) error {
 	}
 	w.Secrets, err = webhook.ParseSecrets(text)
 	switch {
-	case err != nil && w.SecretFile == "":
+	case err != nil && s.webhookSecretFile == "":
 		return Usagef("%s: %w", WebhookSecretVariable, err)
 	case err != nil:
 		return s.Fault(SecretFileSetting, "%w", err)
@@ -63,7 +54,7 @@ func (w *Webhook) check(env *Environment, s *Settings) error {
 
 // checkURLs returns an error for a URL that cannot receive events. The messages omit the query of a URL, which
 // may be a secret.
-func (w *Webhook) checkURLs() error {
+func checkURLs(w *webhook.Config) error {
 	urls := w.URLs
 	if len(urls) > webhook.URLsMax {
 		return fmt.Errorf("there are %d URLs; use at most %d", len(urls), webhook.URLsMax)

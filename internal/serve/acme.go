@@ -13,9 +13,9 @@ import (
 )
 
 // withDomain returns a guessed URL of the public listener with the first domain of ACME, which its certificate has.
-func withDomain(u *url.URL, a *config.ACME) *url.URL {
-	if a.Enabled() {
-		u.Host = strings.TrimSuffix(net.JoinHostPort(a.Domains[0], u.Port()), ":443")
+func withDomain(u *url.URL, s *config.Settings) *url.URL {
+	if s.HasACME() {
+		u.Host = strings.TrimSuffix(net.JoinHostPort(s.ACME.Domains[0], u.Port()), ":443")
 	}
 	return u
 }
@@ -23,19 +23,17 @@ func withDomain(u *url.URL, a *config.ACME) *url.URL {
 // openACME opens the storage of the certificates by ACME, if the settings ask for them, and reads the stored ones.
 func (v *instance) openACME(ctx context.Context) (err error) {
 	s := v.Settings
-	if !s.ACME.Enabled() {
+	if !s.HasACME() {
 		return nil
 	}
-	config := acme.Config{
-		Domains: s.ACME.Domains, Email: s.ACME.Email, Directory: s.ACME.Directory,
-		Log: v.log, Metrics: v.metrics,
-	}
+	c := s.ACME
+	c.Log, c.Metrics = v.log, v.metrics
 	if database, ok := v.engine.(*postgres.Engine); ok {
-		config.Storage = database.ACME()
-	} else if config.Storage, err = acme.NewFileStorage(s.DB.Path + "-acme"); err != nil {
+		c.Storage = database.ACME()
+	} else if c.Storage, err = acme.NewFileStorage(s.DB.Path + "-acme"); err != nil {
 		return fmt.Errorf("open the directory of certificates: %w", err)
 	}
-	v.acme = acme.New(ctx, config)
+	v.acme = acme.New(ctx, c)
 	v.onStart(v.acme.Start) // the listeners accept the challenges
 	v.onRetire(v.acme.Stop) // handshakes continue to receive the certificates
 	v.onClose(v.acme.Close)

@@ -20,16 +20,16 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	if v.copied != nil {
 		file, isFile = v.copied.Engine, true
 	}
-	if isFile && (s.Backup.Dir == "" || s.Backup.Lag == 0) {
+	if isFile && (s.Backup.Destination == "" || s.Backup.Lag == 0) {
 		if err := file.StopJournal(ctx); err != nil {
 			return err
 		}
 	}
-	if s.Backup.Dir == "" {
+	if s.Backup.Destination == "" {
 		return nil
 	}
 	c := v.backupConfig()
-	if backup.IsBucket(s.Backup.Dir) && config.SendsInTheClear(c.S3.Endpoint) {
+	if backup.IsBucket(s.Backup.Destination) && config.SendsInTheClear(c.S3.Endpoint) {
 		v.log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
 			"endpoint", c.S3.Endpoint)
 	}
@@ -53,12 +53,10 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 
 // backupConfig returns the configuration of the backups, as far as the settings have it.
 func (v *instance) backupConfig() backup.Config {
-	s := v.Settings
-	return backup.Config{
-		DB: s.DB.Path, Destination: s.Backup.Dir, S3: s3.FromEnvironment(v.Env.Vars), Scratch: v.Env.ScratchDir(s.DB.Path),
-		Every: s.Backup.Every, Keep: s.Backup.Keep, Lag: s.Backup.Lag, Sync: s.Backup.Sync,
-		TakeOver: s.Backup.TakeOver, RestoreMissing: s.Backup.RestoreMissing, CaughtUp: v.caughtUp, By: v.By, Log: v.log,
-	}
+	c := v.Settings.Backup
+	c.DB, c.S3, c.Scratch = v.Settings.DB.Path, s3.FromEnvironment(v.Env.Vars), v.Env.ScratchDir(v.Settings.DB.Path)
+	c.CaughtUp, c.By, c.Log = v.caughtUp, v.By, v.log
+	return c
 }
 
 // refused returns the error of a server that does not own the destination of its backups.

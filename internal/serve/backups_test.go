@@ -17,7 +17,7 @@ func TestBackupsOfUnreadableStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := &config.Settings{}
-	s.DB.Path, s.Backup.Dir = filepath.Join(dir, "plants.db"), dir
+	s.DB.Path, s.Backup.Destination = filepath.Join(dir, "plants.db"), dir
 	v := &instance{
 		Config: Config{Settings: s, Env: config.NewEnvironment(nil)}, audit: &serverAudit{},
 		log: slog.New(slog.DiscardHandler), metrics: prometheus.NewRegistry(),

@@ -27,7 +27,7 @@ type watchedFiles struct {
 func (v *instance) openCertificates() (c certificates, err error) {
 	s := v.Settings
 	switch t := &s.TLS; {
-	case s.ACME.Enabled():
+	case s.HasACME():
 		c.tls.NextProtos = []string{acme.Protocol}
 		c.tls.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return v.acme.GetCertificate(hello)

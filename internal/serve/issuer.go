@@ -10,25 +10,20 @@ import (
 // openIssuer opens the issuer whose JWTs the server accepts, and where people sign in to the console, if the settings
 // have one.
 func (v *instance) openIssuer(context.Context) error {
-	o, c := &v.Settings.OIDC, &v.Settings.SignIn
-	if o.Issuer == "" {
+	c, client := v.Settings.OIDC, v.Settings.SignIn
+	if c.Issuer == "" {
 		return nil
 	}
-	v.verifier = oidc.New(oidc.Config{
-		Issuer: o.Issuer, Audience: o.Audience, ClientID: c.ClientID, Scopes: o.Grants(),
-		ScopeClaim: o.ScopeClaim, NameClaim: o.NameClaim, Log: v.log, Metrics: v.metrics,
-	})
+	c.Log, c.Metrics = v.log, v.metrics
+	v.verifier = oidc.New(c)
 	v.onClose(v.verifier.Close)
 	if c.ClientID == "" {
 		return nil
 	}
-	scopes := c.Scopes
-	if len(scopes) == 0 {
-		scopes = []string{"openid", "profile", "email"}
+	if len(client.Scopes) == 0 {
+		client.Scopes = []string{"openid", "profile", "email"}
 	}
-	v.signIn = oidc.NewClient(v.verifier, oidc.ClientConfig{
-		ID: c.ClientID, Secret: c.Secret, RedirectURL: console.RedirectURL(v.servers.Console), Scopes: scopes,
-		Claim: c.Claim, Grants: c.ClientGrants(),
-	})
+	client.ID, client.RedirectURL = c.ClientID, console.RedirectURL(v.servers.Console)
+	v.signIn = oidc.NewClient(v.verifier, client)
 	return nil
 }

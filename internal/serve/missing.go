@@ -19,7 +19,7 @@ import (
 // destination does not respond, nothing shows that the store is new.
 func (v *instance) openMissing(ctx context.Context) error {
 	s := v.Settings
-	if s.Backup.Dir == "" {
+	if s.Backup.Destination == "" {
 		return nil
 	}
 	info, err := os.Stat(s.DB.Path)
@@ -36,7 +36,7 @@ func (v *instance) openMissing(ctx context.Context) error {
 		return err
 	}
 	bucket := s3.FromEnvironment(v.Env.Vars)
-	switch found, err := backup.HasBackup(ctx, s.Backup.Dir, bucket, s.DB.Path); {
+	switch found, err := backup.HasBackup(ctx, s.Backup.Destination, bucket, s.DB.Path); {
 	case err != nil:
 		return fmt.Errorf("%s does not exist, and nothing shows whether it has backups: %w", s.DB.Path, err)
 	case !found:
@@ -44,10 +44,10 @@ func (v *instance) openMissing(ctx context.Context) error {
 	case !s.Backup.RestoreMissing:
 		return s.Fault("backup-dir", "there is no store %s, and %s has backups of it; run plantstore restore %s --db %s, "+
 			"or let serve do it with --restore-missing; for a new store use another name or backup-dir",
-			s.DB.Path, s.Backup.Dir, s.Backup.Dir, s.DB.Path)
+			s.DB.Path, s.Backup.Destination, s.Backup.Destination, s.DB.Path)
 	}
-	v.log.Info("there is no store; restoring it from its backups", "db", s.DB.Path, "destination", s.Backup.Dir)
-	archive, err := backup.OpenArchive(ctx, s.Backup.Dir, bucket, s.DB.Path)
+	v.log.Info("there is no store; restoring it from its backups", "db", s.DB.Path, "destination", s.Backup.Destination)
+	archive, err := backup.OpenArchive(ctx, s.Backup.Destination, bucket, s.DB.Path)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (v *instance) openMissing(ctx context.Context) error {
 // setRestored sets the details of the entry about a restore in the audit log.
 func (v *instance) setRestored(r backup.Recovered) {
 	v.restored = []audit.Detail{
-		{Key: "file", Value: v.Settings.Backup.Dir},
+		{Key: "file", Value: v.Settings.Backup.Destination},
 		{Key: "plants", Value: strconv.FormatInt(r.Plants, 10)},
 		{Key: "commits", Value: strconv.FormatInt(r.Commits, 10)},
 	}

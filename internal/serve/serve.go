@@ -138,7 +138,7 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 	}
 	v.closing = append(v.closing, v.engine.Close)
 	if file, ok := v.engine.(*sqlite.Engine); ok && v.Settings.Backup.Sync {
-		v.copied = &copiedEngine{Engine: file, destination: v.Settings.Backup.Dir}
+		v.copied = &copiedEngine{Engine: file, destination: v.Settings.Backup.Destination}
 		v.engine = v.copied
 	}
 	warnOfMove(ctx, v.engine, v.log)

@@ -84,10 +84,10 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	h.Public = s.BaseURL
 	if h.Public == nil {
-		h.Public = withDomain(config.GuessURL(h.publicListener.Addr().String(), h.publicTLS), &s.ACME)
+		h.Public = withDomain(config.GuessURL(h.publicListener.Addr().String(), h.publicTLS), s)
 	}
 	h.Admin = config.GuessURL(h.adminListener.Addr().String(), h.adminTLS)
-	h.Console = cmp.Or(s.SignIn.ConsoleURL, h.Admin)
+	h.Console = cmp.Or(s.ConsoleURL, h.Admin)
 	if trace.Enabled(v.Env.Vars) {
 		if h.tracer, err = trace.New(v.Env.Vars, v.Version, v.log, v.metrics); err != nil {
 			return config.Usagef("%w", err)
@@ -151,23 +151,15 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 	c := h.config
 	c.BaseURL, c.OwnHostOnly = h.Public, s.BaseURL != nil
 	c.CORSOrigins, c.AdminHosts = s.CORSOrigins, s.AdminHosts
-	if u := s.SignIn.ConsoleURL; u != nil {
+	if u := s.ConsoleURL; u != nil {
 		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
 	}
 	c.Pprof = s.PProf
 	c.TrustedProxies = s.Proxies()
 	const headerMax = 16 << 10 // bytes
-	c.Limits = server.Limits{
-		BodyMax:        s.BodyMax,
-		HeaderMax:      headerMax,
-		RequestTimeout: s.RequestTimeout,
-		AnswerTimeout:  writepath.AnswerTimeout,
-		IdleTimeout:    idleTimeout,
-		QueueMax:       writepath.QueueMax,
-		AuthFailures:   s.Rate.AuthFailures,
-		Rate:           s.Rate.PerSecond,
-		Concurrency:    s.Rate.Concurrency,
-	}
+	c.Limits = s.Limits
+	c.Limits.HeaderMax, c.Limits.IdleTimeout = headerMax, idleTimeout
+	c.Limits.AnswerTimeout, c.Limits.QueueMax = writepath.AnswerTimeout, writepath.QueueMax
 	return c
 }
 

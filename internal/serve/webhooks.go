@@ -46,14 +46,14 @@ func (v *instance) openWebhooks(ctx context.Context) error {
 	})
 	v.onRetire(e.retire)
 	v.onClose(e.close)
-	return e.use(ctx, &v.Settings.Webhook)
+	return e.use(ctx, v.Settings.Webhook)
 }
 
 // use makes the URLs of settings the webhooks of the store, and replaces the sender. The caller starts the new one. The
 // old one ends in the background: a claim keeps both from sending the same delivery at the same time. After an error
 // the old one stays.
-func (e *eventSender) use(ctx context.Context, w *config.Webhook) error {
-	if len(w.URLs) == 0 {
+func (e *eventSender) use(ctx context.Context, c webhook.Config) error {
+	if len(c.URLs) == 0 {
 		removed, err := webhook.Off(ctx, e.outbox, e.by)
 		if removed > 0 {
 			e.log.Warn("webhooks are off: new plants have no events any more", "removed", removed)
@@ -64,11 +64,8 @@ func (e *eventSender) use(ctx context.Context, w *config.Webhook) error {
 		return err
 	}
 	metrics := prometheus.NewRegistry()
-	next, err := webhook.New(ctx, webhook.Config{
-		Outbox: e.outbox, URLs: w.URLs, Secrets: w.Secrets, AllowPrivate: w.AllowPrivate,
-		Rate:      w.Rate,
-		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: metrics,
-	})
+	c.Outbox, c.UserAgent, c.By, c.Log, c.Metrics = e.outbox, e.userAgent, e.by, e.log, metrics
+	next, err := webhook.New(ctx, c)
 	if err == nil {
 		e.replace(next, metrics)
 	}
@@ -95,7 +92,7 @@ func (e *eventSender) reload(ctx context.Context, old, next *config.Settings) er
 	const storeTimeMax = 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, storeTimeMax)
 	defer cancel()
-	if err := e.use(ctx, &next.Webhook); err != nil {
+	if err := e.use(ctx, next.Webhook); err != nil {
 		return err
 	}
 	e.start()
