@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -201,5 +202,27 @@ func TestAbortUploads(t *testing.T) {
 	}
 	if all, err := s.Objects(); err != nil || len(all) != 0 {
 		t.Errorf("objects %v, %v", all, err)
+	}
+}
+
+// TestFromEnvironment shows that the metadata service of a machine is used only if a variable says so.
+func TestFromEnvironment(t *testing.T) {
+	t.Parallel()
+	got := s3.FromEnvironment(map[string]string{
+		"AWS_ENDPOINT_URL": "https://other.example", "AWS_ENDPOINT_URL_S3": "https://s3.example", "AWS_CA_BUNDLE": "ca.pem",
+		"AWS_DEFAULT_REGION": "eu-north-1", "AWS_EC2_METADATA_DISABLED": "true",
+	})
+	want := s3.Config{Endpoint: "https://s3.example", Region: "eu-north-1", CAFile: "ca.pem"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, variable := range []string{
+		"AWS_WEB_IDENTITY_TOKEN_FILE=/token", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI=/keys",
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.23/", "AWS_EC2_METADATA_DISABLED=false",
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		if c := s3.FromEnvironment(map[string]string{name: value}); !c.InstanceRole {
+			t.Errorf("%s does not turn the role on", variable)
+		}
 	}
 }
