@@ -370,7 +370,8 @@ func TestSettingsStaySecret(t *testing.T) {
 	}
 	block, _ := pem.Decode(key)
 	c["the key"], c["the text of the key"] = string(block.Bytes), strings.Split(string(key), "\n")[1]
-	p, err := startProcess(t.TempDir(), append(cleanEnviron(), "PLANTSTORE_DB="+database(t), "PGPASSWORD="+c["the password"]),
+	environ := append(cleanEnviron(), "PLANTSTORE_DB="+database(t), "PGPASSWORD="+c["the password"])
+	p, err := startProcess(t.TempDir(), environ,
 		append([]string{
 			"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "debug", "--pprof",
 		}, files.flags()...)...)

@@ -21,9 +21,9 @@ func curlCreate(at serve.Addresses, secret string) string {
   -d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`, at.Public.JoinPath("plants"), secret)
 }
 
-// greet creates the first tokens of a store and prints them on a terminal. It creates none elsewhere, because their
-// secrets would be lost, or written to a file or a log that the operator did not choose for them. For any other store it
-// prints the addresses.
+// greet creates the first tokens of a store and prints them on a terminal. Elsewhere it creates none, because their
+// secrets would be lost, or written to a file or a log that the operator did not choose for them. For a store with
+// tokens it prints the addresses.
 func (p *program) greet(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 	if _, onTerminal := terminal.IsTerminal(p.Stdout); !onTerminal {
 		tokens, err := engine.Tokens(ctx)

@@ -38,7 +38,8 @@ func checkConsoleGrant(item string) error {
 	return nil
 }
 
-// checkSignIn returns a usage error for an incomplete or invalid client of the issuer. It sets the scopes of the grants.
+// checkSignIn returns a usage error for an incomplete or invalid client of the issuer. It sets the scopes of the
+// grants.
 func (s *Settings) checkSignIn() error {
 	if u := s.ConsoleURL; u != nil && u.Path != "" {
 		return s.Fault("console-url", "the console has no path; got %q", u.String())

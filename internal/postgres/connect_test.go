@@ -118,7 +118,8 @@ func TestCheckParameters(t *testing.T) {
 		return prefix + "the program does not support the parameter " + name + " of libpq; remove it"
 	}
 	only := func(name, values string) string {
-		return prefix + "the program supports the parameter " + name + " of libpq only with the value " + values + "; remove it"
+		return prefix + "the program supports the parameter " + name + " of libpq only with the value " + values +
+			"; remove it"
 	}
 	for parameter, want := range map[string]string{
 		"connect_timeout=3": "", "target_session_attrs=primary": "", "sslcertmode=disable": "", "sslsni=0": "",

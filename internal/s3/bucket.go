@@ -78,7 +78,8 @@ func Open(c Config, bucket string) (*Bucket, error) {
 }
 
 // base returns the URL of a bucket: a host of its own if the endpoint begins with the bucket, as some servers require,
-// and at Amazon, because Amazon recommends it. A bucket with a dot in its name has no certificate for a host of its own.
+// and at Amazon, because Amazon recommends it. A bucket with a dot in its name has no certificate for a host of its
+// own.
 func (c Config) base(bucket string) (*url.URL, error) {
 	if c.Endpoint != "" {
 		u, err := ParseEndpoint(c.Endpoint)
