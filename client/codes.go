@@ -84,6 +84,4 @@ const (
 	StoreUnavailable Code = 50304
 	// StoreFull: The disk of the store is full. The plant was not stored.
 	StoreFull Code = 50305
-	// StoreReadOnly: A move has made the store read-only. The plant was not stored.
-	StoreReadOnly Code = 50306
 )

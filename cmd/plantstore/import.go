@@ -165,13 +165,6 @@ func (j *importJob) publishRejects() error {
 
 // run imports all rows and prints the counts.
 func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
-	switch state, err := engine.State(ctx); {
-	case ctx.Err() != nil: // interrupted: the code below prints counts of 0
-	case err != nil:
-		return err
-	case state.Move.Phase != "":
-		return state.Move.Err()
-	}
 	if err := j.openRejects(ctx); err != nil {
 		return err
 	}

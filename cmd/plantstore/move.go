@@ -18,20 +18,19 @@ func newMove(p *program) *cobra.Command {
 	var abandon bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
-		Short: "Move all plants and tokens to another store, also while servers run",
-		Long: `Move all plants, with their times and creators, and all tokens to another store.
-Each store is a file or the URL of a PostgreSQL database. The new store must be
-empty, or the destination of an interrupted move. No server may run on it yet.
+		Short: "Move all plants and tokens to a new store, while no server runs",
+		Long: `Move all plants, with their times and creators, all tokens, the audit log and the
+webhooks to another store. Each store is a file or the URL of a PostgreSQL
+database. The new file must not exist; a database must have no store, or an
+unused one.
 
-Servers may run on the old store; the command also copies the plants that clients
-create during the move. At the end the old store becomes read-only: its servers
-respond with 503 and Retry-After, and no server starts on it again. When the
-command has ended, start servers on the new store and point clients at them.
+Stop all servers of the old store first. The command reads the new store back and
+compares it with the old one; then the new store appears, and no server starts on
+the old one again. After a failure, an interruption or a kill, run the same
+command again: it starts from the beginning, and the old store is unchanged.
 
-The command reads every copied plant back and compares it. After a failure or an
-interruption, servers of the old store continue as before; run the same command
-again to continue. --abandon reopens the old store after a move that was killed,
-or that you do not want; plants that only the new store has are lost then.
+--abandon makes a store that was moved accept plants again; it lacks the plants
+that only the new store has.
 
 On PostgreSQL, move as the role that owns the tables. Put its password into the
 file that PGPASSFILE names, or into PGPASSWORD.`,
@@ -68,14 +67,11 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 
 // moveFacts is the output of move --json.
 type moveFacts struct {
-	From     string `json:"from"` // without its password
-	To       string `json:"to"`   // without its password
-	Plants   int64  `json:"plants"`
-	Digest   string `json:"digest"`
-	Tokens   int    `json:"tokens"`
-	Copied   int64  `json:"copied"`
-	Captured int64  `json:"captured"`
-	PauseMS  int64  `json:"pause_ms"`
+	From   string `json:"from"` // without its password
+	To     string `json:"to"`   // without its password
+	Plants int64  `json:"plants"`
+	Digest string `json:"digest"`
+	Tokens int    `json:"tokens"`
 }
 
 // abandonFacts is the output of move --abandon --json.
@@ -85,70 +81,52 @@ type abandonFacts struct {
 }
 
 func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreAddress) (err error) {
-	from, err := p.openNamed(ctx, "from", fromAddress, existing)
+	from, err := p.openMoveSource(ctx, fromAddress)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openNamed(ctx, "to", toAddress, serve.EngineOptions{Server: true}) // so that no server starts on it
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-
 	bar := p.NewProgress(0)
 	bar.Plants(0, -1)
+	facts := moveFacts{From: fromAddress.Absolute(), To: toAddress.Absolute()}
 	r, err := move.Run(ctx, move.Config{
-		From: from, To: to,
-		FromName: fromAddress.Absolute(), ToName: toAddress.Absolute(), By: p.operator(),
-		Progress: bar.Plants,
-		Announce: func() { bar.Info("copying the last plants; the old store is read-only") },
+		From: from, FromName: facts.From, ToName: facts.To, By: p.operator(),
+		OpenTo: func(ctx context.Context) (move.Destination, error) {
+			return serve.OpenMoveDestination(ctx, namedStore("to", toAddress), p.commandLog())
+		},
+		Progress: func(plants int64) { bar.Plants(plants, -1) },
+		Compare:  func() { bar.Info("comparing the new store with the old one") },
 	})
 	bar.End()
-	switch {
-	case errors.Is(err, move.ErrNotReopened):
-		return fmt.Errorf("move: %w", err)
-	case errors.Is(interruption(ctx, err), terminal.ErrInterrupted):
-		fmt.Fprintln(p.Stderr, "interrupted: the old store is served as before; run the same command again to continue")
+	if errors.Is(interruption(ctx, err), terminal.ErrInterrupted) {
+		fmt.Fprintln(p.Stderr, "interrupted: the old store is as before, and there is no new one")
 		return terminal.ErrInterrupted
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
-	if r.Unaudited != nil {
-		fmt.Fprintln(p.Stderr, "warning: the move is complete, but an audit log has no entry about its end:",
-			terminal.Printable(r.Unaudited.Error()))
-	}
-	facts := moveFacts{
-		From: fromAddress.Absolute(), To: toAddress.Absolute(),
-		Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
-		Copied: r.Copied, Captured: r.Captured, PauseMS: r.Pause.Milliseconds(),
-	}
-	return p.result(facts, "both stores have %d plants with digest %s, and %d tokens; "+
-		"copied %d, %d of them after the first pass\n"+
-		"the old store is read-only; start servers on the new one\nwrite pause: %d ms\n",
-		facts.Plants, facts.Digest, facts.Tokens, facts.Copied, facts.Captured, facts.PauseMS)
+	facts.Plants, facts.Digest, facts.Tokens = r.Plants, fmt.Sprintf("%x", r.Digests), r.Tokens
+	return p.result(facts, "both stores have %d plants with digest %s, and %d tokens\n"+
+		"no server starts on the old store; start servers on the new one\n", facts.Plants, facts.Digest, facts.Tokens)
 }
 
-func (p *program) abandonMove(ctx context.Context, from config.StoreAddress) error {
-	s, err := p.openNamed(ctx, "from", from, existing)
+func (p *program) abandonMove(ctx context.Context, address config.StoreAddress) error {
+	s, err := p.openMoveSource(ctx, address)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(move.Abandon(ctx, s, p.operator()), s.Close()); err != nil {
-		return fmt.Errorf("abandon the move of %s: %w", from.Absolute(), err)
+	if err := errors.Join(move.Reopen(ctx, s, p.operator()), s.Close()); err != nil {
+		return fmt.Errorf("abandon the move of %s: %w", address.Absolute(), err)
 	}
-	return p.result(abandonFacts{from.Absolute(), true}, "%s is open again\n", terminal.Printable(from.Absolute()))
+	return p.result(abandonFacts{address.Absolute(), true}, "%s is open again\n", terminal.Printable(address.Absolute()))
+}
+
+func (p *program) openMoveSource(ctx context.Context, address config.StoreAddress) (move.Source, error) {
+	s, err := serve.OpenMoveSource(ctx, namedStore("from", address), p.commandLog())
+	return s, interruption(ctx, err)
 }
 
 // namedStore returns the settings of a store that a flag of move names.
 func namedStore(flag string, address config.StoreAddress) *config.Settings {
 	return &config.Settings{DB: address, Sources: map[string]string{"db": "--" + flag}}
-}
-
-// openNamed opens the store that a flag of move names.
-func (p *program) openNamed(
-	ctx context.Context, flag string, address config.StoreAddress, o serve.EngineOptions,
-) (serve.Engine, error) {
-	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
-	return engine, interruption(ctx, err)
 }

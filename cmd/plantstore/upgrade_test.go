@@ -202,13 +202,12 @@ func TestNextSchema(t *testing.T) {
 	next := buildNext(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	plants, old, served, other := at("plants.jsonl"), at("old.db"), at("served.db"), at("other.db")
+	plants, old, served := at("plants.jsonl"), at("old.db"), at("served.db")
 	writeFileText(t, plants, strings.Join(fixturePlants, "\n")+"\n")
 	for _, db := range []string{old, served} {
 		plantstore(t, "token", "create", "nursery", "--no-expiry", "--create", "--db", db)
 		plantstore(t, "import", plants, "--db", db)
 	}
-	runProgram(t, next, "token", "create", "nursery", "--no-expiry", "--create", "--db", other)
 	before, err := os.ReadFile(old)
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +223,6 @@ func TestNextSchema(t *testing.T) {
 		{"audit", "list"},
 		{"webhook", "list"},
 		{"move", "--from", old, "--to", at("new.db")},
-		{"move", "--from", other, "--to", old},
 	} {
 		if args[0] != "move" {
 			args = append(args, "--db", old)

@@ -42,7 +42,7 @@ var needs = map[string]map[string]string{
 	"move-to-postgresql":           {"pg_ctlcluster": "postgresql"},
 	"not-durable":                  {"pg_ctlcluster": "postgresql"},
 	"replace-a-leaked-token":       {"jq": "jq"},
-	"retry-from-javascript":        {"node": "nodejs"},
+	"retry-from-javascript":        {"node": "nodejs", "python3": "python3"},
 	"retry-from-python":            {"python3": "python3"},
 	"run-a-restore-drill":          {"jq": "jq"},
 	"run-behind-caddy":             {"caddy": "caddy"},
@@ -54,6 +54,7 @@ var needs = map[string]map[string]string{
 	"store-unreachable":            {"pg_ctlcluster": "postgresql"},
 	"upgrade-on-postgresql":        {"pg_ctlcluster": "postgresql"},
 	"use-postgresql":               {"pg_ctlcluster": "postgresql"},
+	"use-the-go-client":            {"python3": "python3"},
 	"verify-a-download":            {"minisign": "minisign"},
 	"wal-grows":                    {"fuser": "psmisc"},
 }

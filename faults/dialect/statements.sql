@@ -4,35 +4,34 @@
 -- Serving
 
 BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE)
-BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE); SELECT pg_catalog.set_config(name, '0', TRUE) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE); SELECT pg_catalog.set_config(name, '0', TRUE) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = DEFAULT
-CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, move_state text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
+CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, moved_to text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2
 DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant = coalesce($2, plant) ORDER BY due_at LIMIT $3)
-DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id LIMIT $4)
 INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) ON CONFLICT (id) DO NOTHING
-INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL) ON CONFLICT (id) DO NOTHING RETURNING id
+INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
 INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks ON CONFLICT (url) DO UPDATE SET active = TRUE
-INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
-SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)
+SELECT CASE WHEN EXISTS (SELECT 1 FROM plants) THEN 'plants' WHEN EXISTS (SELECT 1 FROM tokens) THEN 'tokens' WHEN audit_sequence IS NOT NULL THEN 'an audit log' ELSE '' END FROM plantstore
+SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
 SELECT coalesce(max(id), 0) + 1 FROM tokens
-SELECT coalesce(move_state, '') FROM plantstore
-SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE
+SELECT coalesce(moved_to, '') FROM plantstore
 SELECT coalesce(webhooks, FALSE) FROM plantstore
+SELECT current_timestamp FROM plantstore
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, active, (SELECT pg_catalog.count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
@@ -41,9 +40,9 @@ SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at,
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE id = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2
+SELECT id, name, tag, created_at, created_by FROM plants
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
-SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
 SELECT id, url, active FROM plantstore_webhooks ORDER BY id
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
@@ -52,7 +51,6 @@ SELECT pg_catalog.current_setting('server_encoding')
 SELECT pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.pg_conf_load_time(), pg_catalog.clock_timestamp()
 SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')
 SELECT pg_catalog.pg_advisory_xact_lock($1)
-SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE) FROM pg_extension WHERE extname = 'citus'
 SELECT pg_catalog.set_config('search_path', $1, TRUE)
@@ -61,25 +59,21 @@ SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND 
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
-SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'plantstore_capture'
-SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'plantstore_captured') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_capture', 'plantstore_refuse') AND pg_get_userbyid(proowner) <> current_user
-SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p', coalesce(tgname::text, ''), CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse') THEN pg_get_userbyid(proowner)::text ELSE '' END FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
+SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p', coalesce(tgname::text, '') FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid
 SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'
 SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2
-SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid
-SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore
+SELECT token_changes, coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
 SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
-SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
+SET LOCAL lock_timeout = '3s';
+SET LOCAL lock_timeout = '3s'; SELECT one FROM plantstore FOR UPDATE
 SET LOCAL search_path = pg_catalog, pg_temp
 SET search_path = "public", pg_temp; SET default_transaction_isolation = 'read committed'
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2, pruned_sequence = $3, pruned_hash = $4
-UPDATE plantstore SET move_state = $1
-UPDATE plantstore SET move_state = NULL
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)
@@ -96,25 +90,21 @@ commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
 copy "plantstore_deliveries" ( "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" ) from stdin binary;
 copy "plantstore_outbox" ( "created_at", "plant" ) from stdin binary;
+copy "plantstore_webhooks" ( "id", "url", "active" ) from stdin binary;
 rollback
 select "created_at", "plant" from "plantstore_outbox"
 select "id", "name", "tag", "created_at", "created_by" from "plants"
+select "id", "url", "active" from "plantstore_webhooks"
 select "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" from "plantstore_deliveries"
 show transaction_read_only
 
 -- Only in the source of a move
 
-CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN INSERT INTO "public"."plantstore_captured" SELECT id FROM created; RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_capture"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_capture"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RAISE EXCEPTION ''a move makes the store read-only'' USING ERRCODE = ''PS001''; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
-CREATE TRIGGER plantstore_capture AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_capture"(); ALTER TABLE plants ENABLE ALWAYS TRIGGER plantstore_capture
-CREATE TRIGGER plantstore_refuse BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_refuse"(); ALTER TABLE plants ENABLE ALWAYS TRIGGER plantstore_refuse
-DELETE FROM plantstore_captured WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id
-DROP TABLE IF EXISTS plantstore_captured; CREATE TABLE plantstore_captured (id bigint PRIMARY KEY)
-GRANT INSERT ON plantstore_captured TO postgres
-GRANT INSERT ON plantstore_captured TO server
-SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_capture ON plants; DROP FUNCTION "public"."plantstore_capture"(); DROP TABLE plantstore_captured
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_refuse ON plants; DROP FUNCTION "public"."plantstore_refuse"()
-SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE
+ALTER TABLE plants ADD CONSTRAINT plantstore_moved CHECK (FALSE) NOT VALID; ALTER TABLE plantstore ADD CONSTRAINT plantstore_moved CHECK (FALSE) NOT VALID
+ALTER TABLE plants DROP CONSTRAINT IF EXISTS plantstore_moved; ALTER TABLE plantstore DROP CONSTRAINT IF EXISTS plantstore_moved
+SELECT id, name, tag, created_at, created_by FROM plants ORDER BY id
+SELECT pg_catalog.count(relation) FROM pg_locks WHERE relation IN ('plantstore'::regclass::oid, 'plants'::regclass::oid) AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+SELECT pg_get_userbyid(relowner)::text, current_user::text FROM pg_class WHERE oid = 'plants'::regclass::oid
+SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant
+SET LOCAL lock_timeout = '3s'; LOCK TABLE plantstore, plants IN ACCESS EXCLUSIVE MODE
+UPDATE plantstore SET moved_to = $1

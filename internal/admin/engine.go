@@ -82,8 +82,7 @@ type Engine interface {
 	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
 
 	// RetryDead makes selected dead letters of active webhooks due at once, as new deliveries: at most store.ChangeMax. It
-	// returns their number, and appends an entry to the audit log unless that is 0. It returns store.ErrReadOnly while a
-	// move makes the store read-only.
+	// returns their number, and appends an entry to the audit log unless that is 0.
 	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
 
 	// DropDead removes selected dead letters of every webhook, with the limits and errors of RetryDead.

@@ -25,9 +25,8 @@ const (
 	TokenRevoke  Action = "token.revoke"
 	TokenPrune   Action = "token.prune"
 	StoreMigrate Action = "store.migrate"
-	MoveBegin    Action = "move.begin"
-	MoveEnd      Action = "move.end"
-	MoveAbandon  Action = "move.abandon"
+	StoreMove    Action = "store.move"
+	StoreReopen  Action = "store.reopen"
 	Prune        Action = "audit.prune"
 	EventsLost   Action = "audit.lost"
 
@@ -66,7 +65,7 @@ const (
 
 // Areas are the parts of the actions before the dot.
 var Areas = []string{
-	"admin", "audit", "backup", "move", "plants", "scope", "server", "store", "token", "webhook",
+	"admin", "audit", "backup", "plants", "scope", "server", "store", "token", "webhook",
 }
 
 // Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.

@@ -1,18 +1,17 @@
-// Package move copies all plants and tokens of one store into another, of any
-// engine, while servers serve the first one.
+// Package move copies a whole store into a new one, of any engine, while nothing else uses either of them.
 //
-// It copies the plants in the order of their ids, chunk by chunk, and reads each
-// chunk back. Then it copies the plants that were created during this pass, in
-// rounds that become shorter. For the last round, the source is read-only. Plants
-// that the destination already has are compared and left unchanged, so the same
-// move can run again after an interruption.
+// The new store appears by one commit, complete and compared with the old one, so a move that fails or is killed leaves
+// nothing of it, and runs again from the start. Just before that commit the old store is marked as moved, and refuses
+// every server from then on: at no moment both stores accept plants.
 package move
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
@@ -20,317 +19,261 @@ import (
 	"plantstore/internal/store"
 )
 
+// Source is a store that nobody else can change until Close.
+type Source interface {
+	store.AuditReader
+
+	// Tokens is as in writepath.Engine.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// Webhooks is as in webhook.Outbox.
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+
+	// Plants returns all plants by ascending id. It ends with an error if a plant is damaged, or if they are not the
+	// plants that the store counts. The range of a Source uses the store alone.
+	Plants(ctx context.Context) iter.Seq2[store.Row, error]
+
+	// OutboxRows returns the undelivered events, in their order, and all deliveries.
+	OutboxRows(ctx context.Context) iter.Seq2[store.OutboxRow, error]
+
+	// MovedTo returns the name of the store to which this one was moved, else "".
+	MovedTo(ctx context.Context) (string, error)
+
+	// SetMovedTo commits that name and appends the event to the audit log. With a name, no server and no command changes
+	// the store any more; without, they do so again. It is the last call before Close.
+	SetMovedTo(ctx context.Context, to string, event audit.Event) error
+
+	// Close ends the use of the store, so that others can change it.
+	Close() error
+}
+
+// Destination is a new store that nobody sees before Publish.
+type Destination interface {
+	store.AuditReader
+
+	// Tokens is as in writepath.Engine.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// Totals reads all plants.
+	Totals(ctx context.Context) (store.Totals, error)
+
+	// PutPlants stores plants. Their ids are ascending, also from one call to the next.
+	PutPlants(ctx context.Context, rows []store.Row) error
+
+	// PutTokens stores tokens with their ids.
+	PutTokens(ctx context.Context, tokens []auth.Token) error
+
+	// PutAudit stores rows of another store's audit log. They follow the newest row; in an empty log, they follow anchor,
+	// the newest entry that was pruned there. The error wraps store.ErrAuditFault if they do not.
+	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
+
+	// PutWebhooks stores webhooks with their ids.
+	PutWebhooks(ctx context.Context, webhooks []store.Webhook) error
+
+	// PutOutbox adds rows to the outbox.
+	PutOutbox(ctx context.Context, rows []store.OutboxRow) error
+
+	// AppendAudit appends entries to the audit log.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
+
+	// Publish makes the store appear, on stable storage. It is the last call before Close.
+	Publish(ctx context.Context) error
+
+	// Close removes the store unless it was published.
+	Close() error
+}
+
 // Config is the input of Run. All fields are required.
 type Config struct {
 	From             Source
-	To               Destination  // no other process writes to it until Run has returned
-	FromName, ToName string       // for messages and the audit log
-	By               audit.Origin // of the entries in the audit logs of both stores
+	OpenTo           func(context.Context) (Destination, error) // the error wraps store.ErrNotNew if there is a store
+	FromName, ToName string                                     // for messages and the audit log
+	By               audit.Origin                               // of the entries in the audit logs of both stores
 
-	// Progress is called after each chunk with the number of plants that both stores have, and the number of plants of
-	// From at the start; -1 if it is unknown.
-	Progress func(plants, all int64)
-
-	// Announce is called before the source becomes read-only.
-	Announce func()
+	Progress func(plants int64) // is called after each chunk with the number of copied plants
+	Compare  func()             // is called before the new store is read
 }
 
 // Result is the result of Run.
 type Result struct {
-	store.Totals               // of both stores
-	Tokens       int           // of both stores
-	Copied       int64         // plants that the destination did not have
-	Captured     int64         // of these, plants that the capture recorded
-	Pause        time.Duration // the write pause
-	Unaudited    error         // of the entries about the end of the move
+	store.Totals     // of both stores
+	Tokens       int // of both stores
 }
 
-var (
-	errMoved     = errors.New("cannot move the store again")
-	errDifferent = errors.New("the new store has other data")
-
-	// ErrNotReopened means that a move failed and that its source may be read-only.
-	ErrNotReopened = errors.New("the old store may be read-only: run the same command again")
-)
-
-// Run moves a store. On return without an error, both stores hold the same plants
-// and tokens, the source is read-only, and the destination may be served. After an
-// error, and at the end of ctx, the source is as before the move; the exception is
-// an error that wraps ErrNotReopened.
-func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
-
-func run(ctx context.Context, c Config, chunk int) (Result, error) {
-	m := &mover{Config: c, chunk: chunk}
-	unlock, err := m.lock(ctx)
+// Run moves a store. After an error, and at the end of ctx, the old store is as before, and there is no new one; the
+// exception is an error of its last steps, which says so.
+func Run(ctx context.Context, c Config) (r Result, err error) {
+	moved, err := c.From.MovedTo(ctx)
 	if err != nil {
-		return m.result, err
+		return r, fmt.Errorf("%s: %w", c.FromName, err)
 	}
-	defer unlock()
-	if err := m.check(ctx); err != nil {
-		return m.result, err
+	if moved != "" && moved != c.ToName {
+		return r, fmt.Errorf("%s: %w", c.FromName, store.Moved(moved))
 	}
-	err = m.begin(ctx)
-	if err == nil {
-		err = m.copy(ctx)
-	}
-	if err == nil {
-		err = m.finish(ctx)
-	}
-	if err != nil && !m.complete {
-		err = errors.Join(err, reopen(ctx, m.From))
-	}
-	return m.result, err
-}
-
-// Abandon reopens the source of a move that was interrupted or is complete, and
-// appends an entry to the audit log.
-func Abandon(ctx context.Context, s Store, by audit.Origin) error {
-	unlock, err := s.Lock(ctx)
+	to, err := c.OpenTo(ctx)
 	if err != nil {
-		return err
-	}
-	defer unlock()
-	state, err := s.State(ctx)
-	if err == nil && state.Move.Phase == store.Filling {
-		err = state.Move.Err()
-	}
-	if err != nil {
-		return err
-	}
-	if err := reopen(ctx, s); err != nil {
-		return err
-	}
-	event := audit.Event{Time: time.Now(), Action: audit.MoveAbandon, Origin: by}
-	if err := s.AppendAudit(ctx, event); err != nil {
-		return fmt.Errorf("the store is open again, but its audit log has no entry about that: %w", err)
-	}
-	return nil
-}
-
-// reopen reopens a store, even after the end of ctx. It repeats failed attempts,
-// because the store may be unreachable only for a moment.
-func reopen(ctx context.Context, s Store) error {
-	const within, pause = 10 * time.Second, 200 * time.Millisecond
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
-	for {
-		err := s.Reopen(ctx)
-		if err == nil {
-			return nil
+		if moved != "" && errors.Is(err, store.ErrNotNew) { // the earlier move is complete
+			err = store.Moved(moved)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrNotReopened, err)
+		return r, err
+	}
+	m := &mover{Config: c, to: to}
+	for _, step := range []func(context.Context) error{
+		m.copyTokens, m.copyAudit, m.copyPlants, m.copyOutbox, m.compare, m.publish,
+	} {
+		if err = step(ctx); err != nil {
+			break
 		}
 	}
+	return m.result, errors.Join(err, to.Close())
+}
+
+// Reopen makes a store that was moved accept plants again.
+func Reopen(ctx context.Context, s Source, by audit.Origin) error {
+	return s.SetMovedTo(ctx, "", audit.Event{Time: time.Now(), Action: audit.StoreReopen, Origin: by})
 }
 
 // mover is one run.
 type mover struct {
 	Config
 
-	chunk    int // plants that are copied at a time
+	to       Destination
 	result   Result
-	toState  store.MoveState // of To at the start
-	complete bool            // To has everything, and From stays read-only
-	all      int64           // plants of From at the start; -1: unknown
 	digester store.Digester
+	tokens   []auth.Token // of both stores, after copyTokens
 }
 
-// lock locks both stores. If they are the same store, the second lock fails.
-func (m *mover) lock(ctx context.Context) (unlock func(), err error) {
-	unlockFrom, err := m.From.Lock(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.FromName, err)
+func (m *mover) copyTokens(ctx context.Context) (err error) {
+	if m.tokens, err = m.From.Tokens(ctx); err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
-	unlockTo, err := m.To.Lock(ctx)
-	if err != nil {
-		unlockFrom()
-		return nil, fmt.Errorf("%s: %w; or it is the same store", m.ToName, err)
-	}
-	return func() { unlockTo(); unlockFrom() }, nil
-}
-
-func (m *mover) filling() store.MoveState {
-	return store.MoveState{Phase: store.Filling, Other: m.FromName}
-}
-
-func (m *mover) moving() store.MoveState {
-	return store.MoveState{Phase: store.Moving, Other: m.ToName}
-}
-
-func (m *mover) moved() store.MoveState { return store.MoveState{Phase: store.Moved, Other: m.ToName} }
-
-// check refuses stores that cannot be the source or the destination, before it
-// changes anything.
-func (m *mover) check(ctx context.Context) error {
-	from, errFrom := m.From.State(ctx)
-	to, errTo := m.To.State(ctx)
-	rows, errRows := m.To.Plants(ctx, idMin, idMax, 1)
-	tokens, errTokens := m.To.Tokens(ctx)
-	log, errLog := m.To.AuditEnds(ctx)
-	_, errOutbox := m.outboxRows(ctx)
-	if err := errors.Join(errFrom, errTo, errRows, errTokens, errLog, errOutbox); err != nil {
-		return err
-	}
-	m.toState, m.all = to.Move, from.Plants
-	resumed := to.Move == m.filling()
-	switch {
-	case from.Move.Phase == store.Moved && !resumed: // a resumed move was interrupted in its last step
-		return fmt.Errorf("%s: %w: %s", m.FromName, errMoved, from.Move)
-	case from.Move.Phase == store.Filling:
-		return fmt.Errorf("%s: %w", m.FromName, from.Move.Err())
-	case to.Move.Phase != "" && !resumed:
-		return fmt.Errorf("%s: %w", m.ToName, to.Move.Err())
-	case !resumed && len(rows) > 0:
-		return fmt.Errorf("%w: %s has plants; move into an empty store", errDifferent, m.ToName)
-	case !resumed && len(tokens) > 0:
-		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served",
-			errDifferent, m.ToName, tokens[0].Name)
-	case !resumed && log != audit.Ends{}:
-		return fmt.Errorf("%w: %s has an audit log of its own; move into a store that was never used", errDifferent, m.ToName)
+	m.result.Tokens = len(m.tokens)
+	for some := range slices.Chunk(m.tokens, store.ChangeMax) {
+		if err := m.to.PutTokens(ctx, some); err != nil {
+			return fmt.Errorf("%s: %w", m.ToName, err)
+		}
 	}
 	return nil
 }
 
-// begin makes the destination read-only for others, reopens the source, which an
-// earlier move may have left read-only, copies the tokens and the audit log, and starts
-// the capture. finish copies them again; begin copies them too, to detect errors early.
-func (m *mover) begin(ctx context.Context) error {
-	if err := m.To.SetMoveState(ctx, m.toState, m.filling()); err != nil {
+// copyAudit copies the audit log, and verifies it: each row has the hash of the row before it.
+func (m *mover) copyAudit(ctx context.Context) error {
+	ends, err := m.From.AuditEnds(ctx)
+	const rowsMax = 100
+	for last := ends.Anchor; err == nil; {
+		var rows []audit.Row
+		if rows, err = m.From.AuditRows(ctx, last.Sequence, rowsMax); err != nil {
+			break
+		}
+		if err = m.to.PutAudit(ctx, ends.Anchor, rows); err != nil {
+			return fmt.Errorf("copy the audit log: %w", err)
+		}
+		if len(rows) < rowsMax {
+			return nil
+		}
+		last = rows[len(rows)-1].Link()
+	}
+	return fmt.Errorf("%s: %w", m.FromName, err)
+}
+
+func (m *mover) copyPlants(ctx context.Context) error {
+	return copyRows(ctx, m, m.From.Plants, func(ctx context.Context, rows []store.Row) error {
+		for i := range rows {
+			r := &rows[i]
+			m.result.Plants++
+			m.result.Digests += m.digester.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
+		}
+		m.Progress(m.result.Plants)
+		return m.to.PutPlants(ctx, rows)
+	})
+}
+
+// copyOutbox copies the webhooks and the outbox. Claimed deliveries stay claimed for at most a minute.
+func (m *mover) copyOutbox(ctx context.Context) error {
+	webhooks, err := m.From.Webhooks(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
+	}
+	if err := m.to.PutWebhooks(ctx, webhooks); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
 	}
-	if err := m.From.Reopen(ctx); err != nil {
-		return fmt.Errorf("%s: %w", m.FromName, err)
-	}
-	if err := m.From.AppendAudit(ctx, m.event(audit.MoveBegin)); err != nil {
-		return fmt.Errorf("%s: %w", m.FromName, err)
-	}
-	if err := errors.Join(m.putTokens(ctx), m.putAudit(ctx)); err != nil {
-		return err
-	}
-	if err := m.From.StartCapture(ctx); err != nil {
-		return fmt.Errorf("%s: %w", m.FromName, err)
-	}
-	return nil
+	return copyRows(ctx, m, m.From.OutboxRows, m.to.PutOutbox)
 }
 
-// putTokens copies the tokens that the destination does not have, or has with other times. A store can have 100,000
-// subjects of an issuer, and the write pause is too short to copy all of them again.
-func (m *mover) putTokens(ctx context.Context) error {
-	tokens, errFrom := m.From.Tokens(ctx)
-	copied, errTo := m.To.Tokens(ctx)
-	if err := errors.Join(errFrom, errTo); err != nil {
-		return err
+// copyRows calls put with the rows of the old store, at most chunkRows of them, with texts of about store.PlantsBytes.
+func copyRows[T interface{ Bytes() int }](
+	ctx context.Context, m *mover, all func(context.Context) iter.Seq2[T, error], put func(context.Context, []T) error,
+) error {
+	const chunkRows = 10_000
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var chunk []T
+	bytes := 0
+	flush := func() error {
+		err := put(ctx, chunk)
+		if chunk, bytes = chunk[:0], 0; err != nil {
+			cancel() // or the end of the range would read the rest
+			return fmt.Errorf("%s: %w", m.ToName, err)
+		}
+		return nil
 	}
-	same := make(map[auth.Token]bool, len(copied))
-	for _, t := range copied {
-		same[t] = true
-	}
-	tokens = slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] })
-	for some := range slices.Chunk(tokens, store.ChangeMax) {
-		if err := m.To.PutTokens(ctx, some); err != nil {
-			return err
+	for row, err := range all(reading) {
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.FromName, err)
+		}
+		chunk = append(chunk, row)
+		if bytes += row.Bytes(); len(chunk) == chunkRows || bytes >= store.PlantsBytes {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return flush()
 }
 
-// finish copies captured plants until a round has less than a chunk. Then it makes
-// the source read-only and completes the copy.
-func (m *mover) finish(ctx context.Context) error {
-	if err := m.copyCaptured(ctx, m.chunk); err != nil {
+var errDifferent = errors.New("the stores differ")
+
+// compare reads the new store and compares it with what was read of the old one.
+func (m *mover) compare(ctx context.Context) error {
+	m.Compare()
+	tokens, errTokens := m.to.Tokens(ctx)
+	from, errFrom := m.From.AuditEnds(ctx)
+	to, errTo := m.to.AuditEnds(ctx)
+	totals, errTotals := m.to.Totals(ctx)
+	if err := errors.Join(errTokens, errFrom, errTo, errTotals); err != nil {
 		return err
 	}
-	m.Announce()
-	if err := m.From.SetMoveState(ctx, store.MoveState{}, m.moving()); err != nil {
-		return fmt.Errorf("%s: %w", m.FromName, err)
+	switch {
+	case totals != m.result.Totals:
+		return fmt.Errorf("%w: %s has %d plants with digest %x, and %s has %d with %x", errDifferent,
+			m.FromName, m.result.Plants, m.result.Digests, m.ToName, totals.Plants, totals.Digests)
+	case !slices.Equal(tokens, m.tokens):
+		return fmt.Errorf("%w: %s does not have the tokens of %s", errDifferent, m.ToName, m.FromName)
+	case from != to:
+		return fmt.Errorf("%w: %s does not have the audit log of %s", errDifferent, m.ToName, m.FromName)
 	}
-	paused := time.Now()
-	if err := m.copyLast(ctx); err != nil {
-		return err
-	}
-	// From here on the source stays read-only, or both stores could store plants.
-	m.complete = true
+	return ctx.Err()
+}
+
+// publish marks the old store, and then publishes the new one. It no longer ends with ctx.
+func (m *mover) publish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	err := m.From.SetMoveState(ctx, m.moving(), m.moved())
+	event := audit.Event{Time: time.Now(), Action: audit.StoreMove, Origin: m.By, Details: []audit.Detail{
+		{Key: "from", Value: m.FromName},
+		{Key: "to", Value: m.ToName},
+		{Key: "plants", Value: strconv.FormatInt(m.result.Plants, 10)},
+		{Key: "tokens", Value: strconv.Itoa(m.result.Tokens)},
+	}}
+	if err := m.to.AppendAudit(ctx, event); err != nil {
+		return fmt.Errorf("%s: %w", m.ToName, err)
+	}
+	err := m.From.SetMovedTo(ctx, m.ToName, event)
 	if err == nil {
-		err = m.To.Reopen(ctx)
+		err = m.to.Publish(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("could not set the move states of both stores, which hold the same data; %w: %w",
-			ErrNotReopened, err)
-	}
-	m.result.Pause = time.Since(paused)
-	m.result.Unaudited = errors.Join(m.From.AppendAudit(ctx, m.event(audit.MoveEnd)),
-		m.To.AppendAudit(ctx, m.event(audit.MoveEnd)))
-	return nil
-}
-
-// pauseMax bounds the write pause of a move that is not complete.
-const pauseMax = 10 * time.Second
-
-// copyLast copies the last captured plants and the tokens, and compares both stores.
-// The source is read-only.
-func (m *mover) copyLast(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pauseMax,
-		fmt.Errorf("could not move the last plants within %s, so the old store is served as before", pauseMax))
-	defer cancel()
-	err := m.copyCaptured(ctx, 1)
-	if err == nil {
-		err = errors.Join(m.putTokens(ctx), m.putAudit(ctx))
-	}
-	if err == nil {
-		err = errors.Join(m.putOutbox(ctx), m.compareTokens(ctx), m.compareTotals(ctx))
-	}
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
-}
-
-// compareTokens compares the tokens of both stores, except for the times of last
-// use, which even a read-only store updates. The source may have removed revoked JWTs
-// that have expired, and subjects.
-func (m *mover) compareTokens(ctx context.Context) error {
-	from, errFrom := m.From.Tokens(ctx)
-	to, errTo := m.To.Tokens(ctx)
-	if err := errors.Join(errFrom, errTo); err != nil {
-		return err
-	}
-	now := time.Now()
-	expired := func(t auth.Token) bool { return t.Kind == auth.KindJWT && now.After(t.ExpiresAt) }
-	kept := map[int64]bool{}
-	for _, t := range from {
-		kept[t.ID] = true
-	}
-	removed := func(t auth.Token) bool { return expired(t) || t.Kind == auth.KindSubject && !kept[t.ID] }
-	from, to = slices.DeleteFunc(from, expired), slices.DeleteFunc(to, removed)
-	m.result.Tokens = len(from)
-	if !slices.EqualFunc(from, to, func(a, b auth.Token) bool {
-		a.LastUsedAt, b.LastUsedAt = time.Time{}, time.Time{}
-		return a == b
-	}) {
-		return fmt.Errorf("%w: the tokens of the stores differ", errDifferent)
-	}
-	return nil
-}
-
-// compareTotals compares the totals of the moved plants with the totals that the stores maintain.
-func (m *mover) compareTotals(ctx context.Context) error {
-	for _, s := range []struct {
-		Store
-		name string
-	}{{m.From, m.FromName}, {m.To, m.ToName}} {
-		t, known, err := s.Totals(ctx)
-		if err != nil {
-			return err
-		}
-		if known && t != m.result.Totals {
-			return fmt.Errorf("the stores differ: %s counts %d plants with digest %x, and %d with %x were moved",
-				s.name, t.Plants, t.Digests, m.result.Plants, m.result.Digests)
-		}
+		return fmt.Errorf("the old store may be marked as moved, and the new one may be missing: "+
+			"run the same command again: %w", err)
 	}
 	return nil
 }

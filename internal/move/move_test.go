@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"iter"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,329 +14,355 @@ import (
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
-// TestMove shows that a move copies everything, that the old store is read-only
-// after it, and that the new one is not.
+// TestMove shows that a move copies everything, that no server and no command opens the old store after it, and that
+// the new one works.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
-		from, to := fromPlace(t), toPlace(t)
-		seed(t, from)
-		insert(t, from, plants(1, 230)...) // more than two chunks
-		before := contentOf(t, from)
-
-		c := config(from, to)
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) { seed(t, e, 10_500) }) // more than a chunk
+		want := contentOf(t, from)
 		var seen []int64
-		announced := 0
-		c.Progress = func(plants, all int64) {
-			if len(seen) > 0 && plants < seen[len(seen)-1] {
-				t.Errorf("progress: %d plants after %d", plants, seen[len(seen)-1])
-			}
-			if _, known, _ := from.Totals(t.Context()); known && all != 234 || !known && all != -1 {
-				t.Errorf("progress: of %d plants", all)
-			}
-			seen = append(seen, plants)
-		}
-		c.Announce = func() { announced++ }
-		got, err := move.RunInChunks(t.Context(), c, 100)
-		must(t, err)
-		if got.Pause <= 0 {
-			t.Errorf("pause: %s", got.Pause)
-		}
-		got.Pause = 0
-		equal(t, "result", got, move.Result{Totals: before.totals(), Tokens: 3, Copied: 234})
-		if len(seen) < 4 || seen[len(seen)-1] != 234 || announced != 1 {
-			t.Errorf("progress: %v, announced %d times", seen, announced)
-		}
-
-		after := before
-		after.Move = movedAway
-		equal(t, "the old store", contentOf(t, fromPlace(t)), after)
-		equal(t, "the new store", contentOf(t, toPlace(t)), before)
-		if _, err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrReadOnly) {
-			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrReadOnly)
-		}
-		insert(t, toPlace(t), plants(60_000, 1)...)
-		id, err := toPlace(t).CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: start}, audit.Origin{})
-		must(t, err)
-		if id <= 4 {
-			t.Errorf("a new token has the id %d, which an old one has or had", id)
-		}
-
-		if _, err := move.Run(t.Context(), c); !errors.Is(err, move.ErrMoved) {
-			t.Errorf("a second move: %v, want %v", err, move.ErrMoved)
-		}
-		must(t, move.Abandon(t.Context(), from, audit.Origin{}))
-		insert(t, fromPlace(t), plants(70_000, 1)...)
-	})
-}
-
-// TestLarge shows that a move copies more plants than a chunk has, and plants so
-// large that a read returns a single one.
-func TestLarge(t *testing.T) {
-	t.Parallel()
-	for name, places := range map[string][2]func(testing.TB) place{
-		"file to postgres": {inFile, inPostgres},
-		"postgres to file": {inPostgres, inFile},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			from, to := places[0](t)(t), places[1](t)(t)
-			insert(t, from, plants(1, 10_500)...)
-			insert(t, from,
-				create(50_000, strings.Repeat("x", store.PlantsBytes), plant.Tag{}),
-				create(50_001, strings.Repeat("y", store.PlantsBytes), plant.Tag{}))
-			want := contentOf(t, from).totals()
-			got, err := move.Run(t.Context(), config(from, to))
-			must(t, err)
-			got.Pause = 0
-			equal(t, "result", got, move.Result{Totals: want, Copied: 10_502})
-			equal(t, "the new store", contentOf(t, to).totals(), want)
+		got, err := run(t.Context(), t, from, to, func(c *move.Config) {
+			c.Progress = func(plants int64) { seen = append(seen, plants) }
 		})
-	}
-}
-
-// TestOnline shows that the new store has every plant that is acknowledged during
-// a move, and the revocation of a token.
-func TestOnline(t *testing.T) {
-	t.Parallel()
-	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
-		from, to, to2 := fromPlace(t), toPlace(t), toPlace(t)
-		seed(t, from)
-		insert(t, from, plants(1, 1_200)...)
-		first := len(contentOf(t, from).Plants)
-
-		const writers, chunk, beforeEnd = 3, 100, 40 // each writer stores so many before the end of the move
-		var wg, stored sync.WaitGroup
-		stored.Add(writers)
-		acknowledged := make([]int, writers)
-		begin := make(chan struct{})
-		for w := range writers {
-			s := fromPlace(t)
-			wg.Go(func() {
-				storedEnough := sync.OnceFunc(stored.Done)
-				defer storedEnough()
-				<-begin
-				for n := 0; ; n++ { // ids before, between and after the existing ones
-					id := int64(n*writers+w+1) * 20_000 * int64(1-2*(n%2))
-					_, err := s.Insert(t.Context(), []store.Create{create(id, "online", plant.Tag{})})
-					if errors.Is(err, store.ErrReadOnly) {
-						return
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if acknowledged[w]++; acknowledged[w] == beforeEnd {
-						storedEnough()
-					}
-				}
-			})
-		}
-		c := config(from, to)
-		once := sync.OnceFunc(func() {
-			close(begin)
-			_, err := fromPlace(t).RevokeTokens(t.Context(), store.Selector{Name: "first"}, start, audit.Origin{})
-			must(t, err)
-			stored.Wait()
-		})
-		c.Progress = func(int64, int64) { once() }
-		got, err := move.RunInChunks(t.Context(), c, chunk)
-		wg.Wait()
 		must(t, err)
+		equal(t, "progress", seen, []int64{10_000, 10_506})
+		equal(t, "tokens", got.Tokens, 6)
 
-		sum := first
-		for w, n := range acknowledged {
-			t.Logf("writer %d: %d plants", w, n)
-			sum += n
+		old, moved := contentOf(t, from), contentOf(t, to)
+		totals, err := store.Sum(rowsOf(moved))
+		must(t, err)
+		equal(t, "result", got.Totals, totals)
+		for name, c := range map[string]*content{"old": &old, "new": &moved} {
+			last := len(want.Audit)
+			if len(c.Audit) != last+1 || !strings.Contains(c.Audit[last].Text, `"store.move"`) {
+				t.Errorf("the audit log of the %s store: %+v", name, c.Audit)
+			}
+			c.Audit = c.Audit[:last]
 		}
-		t.Logf("%d were captured, pause %s", got.Captured, got.Pause)
-		if least := int64(writers * beforeEnd / 2); got.Captured < least { // the negative ids
-			t.Errorf("%d plants were captured, want at least %d", got.Captured, least)
-		}
-		want, moved := contentOf(t, from), contentOf(t, to2)
-		equal(t, "plants in the new store", len(moved.Plants), sum)
-		want.Move = store.MoveState{}
 		equal(t, "the new store", moved, want)
-		if moved.Tokens[0].RevokedAt != start {
-			t.Errorf("the revoked token: %+v", moved.Tokens[0])
+		want.MovedTo = "the new one"
+		equal(t, "the old store", old, want)
+
+		const movedAway = "the store was moved to the new one: use that one"
+		if _, err := from.open(t.Context()); err == nil || !strings.Contains(err.Error(), movedAway) {
+			t.Errorf("a server of the old store: %v, want %s", err, movedAway)
 		}
+		if _, err := run(t.Context(), t, from, to, nil); err == nil || !strings.Contains(err.Error(), movedAway) {
+			t.Errorf("the same move again: %v, want %s", err, movedAway)
+		}
+		third := inFile(t)
+		_, err = run(t.Context(), t, from, third, func(c *move.Config) { c.ToName = "a third one" })
+		if err == nil || !strings.Contains(err.Error(), movedAway) {
+			t.Errorf("a move to a third store: %v, want %s", err, movedAway)
+		}
+		to.use(t, func(e storetest.Engine) {
+			insert(t, e, plants(60_000, 1)...)
+			id, err := e.CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: start}, audit.Origin{})
+			must(t, err)
+			if id <= 7 {
+				t.Errorf("a new token has the id %d, which an old one has or had", id)
+			}
+			taken, err := e.TakeDeliveries(t.Context(), nil, store.Claim{Most: map[int64]int{1: 9}, Lease: time.Hour})
+			must(t, err)
+			equal(t, "deliveries that no old server has claimed", len(taken), 5)
+		})
+
+		s, err := from.source(t.Context())
+		must(t, err)
+		must(t, errors.Join(move.Reopen(t.Context(), s, audit.Origin{}), s.Close()))
+		from.use(t, func(e storetest.Engine) { insert(t, e, plants(60_000, 1)...) })
 	})
 }
 
-// TestDifferent shows that a move refuses a destination with data of its own, leaves
-// it unchanged, and reopens the source.
-func TestDifferent(t *testing.T) {
-	t.Parallel()
-	other := create(3, "plant 3", plant.Tagged("tag 3"))
-	other.By = 1
-	late := plants(3, 1)[0]
-	late.At = start.AddDate(1, 0, 0)
-	for name, existing := range map[string]any{
-		"a plant before all":    create(-10, "plant", plant.Tag{}),
-		"a plant between":       create(1000, "plant", plant.Tag{}),
-		"a plant after all":     create(math.MaxInt64, "plant", plant.Tag{}),
-		"another name":          create(3, "plant three", plant.Tag{}),
-		"another tag":           create(3, "plant 3", plant.Tagged("")),
-		"another creator":       other,
-		"another time":          late,
-		"a token of its own":    auth.Token{Name: "own", Hash: auth.HashOf("own"), CreatedAt: start},
-		"state of another move": store.MoveState{Phase: store.Filling, Other: "a third one"},
-	} {
-		for _, resumed := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
-				t.Parallel()
-				from, to := inFile(t)(t), inFile(t)(t)
-				insert(t, from, plants(1, 5)...)
-				insert(t, from, plants(2000, 5)...)
-				want := move.ErrDifferent
-				switch existing := existing.(type) {
-				case store.Create:
-					insert(t, to, existing)
-				case auth.Token:
-					_, err := to.CreateToken(t.Context(), existing, audit.Origin{})
-					must(t, err)
-				case store.MoveState:
-					if resumed {
-						t.Skip("a store has one move state")
-					}
-					must(t, to.SetMoveState(t.Context(), store.MoveState{}, existing))
-					want = store.ErrReadOnly
-				}
-				if resumed {
-					must(t, to.SetMoveState(t.Context(), store.MoveState{}, filled))
-				}
-				before := contentOf(t, to)
-				if _, err := move.Run(t.Context(), config(from, to)); !errors.Is(err, want) {
-					t.Errorf("got %v, want %v", err, want)
-				}
-				after := contentOf(t, to)
-				equal(t, "the move state of the new store", after.Move, before.Move)
-				if !resumed {
-					equal(t, "the new store", after, before)
-				}
-				insert(t, from, plants(3000, 1)...) // it is open
-			})
+func rowsOf(c content) iter.Seq2[store.Row, error] {
+	return func(yield func(store.Row, error) bool) {
+		for _, r := range c.Plants {
+			if !yield(r, nil) {
+				return
+			}
 		}
 	}
 }
 
-// TestTwoMovers shows that the lock of a move keeps other moves, and Abandon, from
-// both of its stores.
-func TestTwoMovers(t *testing.T) {
+// TestLargePlants shows that a move copies plants of which one exceeds a chunk.
+func TestLargePlants(t *testing.T) {
 	t.Parallel()
-	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
-		from, to, second, third := fromPlace(t), toPlace(t), fromPlace(t), inFile(t)(t)
-		insert(t, from, plants(1, 100)...)
-		c := config(from, to)
-		once := sync.OnceFunc(func() {
-			if _, err := move.Run(t.Context(), config(second, third)); !errors.Is(err, store.ErrMoveRunning) {
-				t.Errorf("a second move of the old store: %v, want %v", err, store.ErrMoveRunning)
-			}
-			if _, err := move.Run(t.Context(), config(third, toPlace(t))); !errors.Is(err, store.ErrMoveRunning) {
-				t.Errorf("a second move to the new store: %v, want %v", err, store.ErrMoveRunning)
-			}
-			if err := move.Abandon(t.Context(), second, audit.Origin{}); !errors.Is(err, store.ErrMoveRunning) {
-				t.Errorf("Abandon of a move that runs: %v, want %v", err, store.ErrMoveRunning)
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) {
+			for id, letter := range []string{"x", "y", "z"} {
+				large := plant.NewPlant{ID: int64(id), Plant: plant.Plant{Name: strings.Repeat(letter, store.PlantsBytes)}}
+				insert(t, e, store.Create{Plant: large, At: start})
 			}
 		})
-		c.Announce = func() { once() }
-		_, err := move.Run(t.Context(), c)
+		want := contentOf(t, from).Plants
+		_, err := run(t.Context(), t, from, to, nil)
 		must(t, err)
-		equal(t, "the move state of the old store", contentOf(t, from).Move, movedAway)
-		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 100)
+		equal(t, "plants", contentOf(t, to).Plants, want)
 	})
 }
 
-func TestSameStore(t *testing.T) {
+// TestInUse shows that a move refuses a store that a server uses, which goes on.
+func TestInUse(t *testing.T) {
 	t.Parallel()
 	for name, where := range map[string]func(testing.TB) place{"file": inFile, "postgres": inPostgres} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := where(t)
-			s := p(t)
-			seed(t, s)
-			_, err := move.Run(t.Context(), config(s, p(t)))
-			if !errors.Is(err, store.ErrMoveRunning) || !strings.HasSuffix(err.Error(), "or it is the same store") {
-				t.Errorf("got %v, want %v; or it is the same store", err, store.ErrMoveRunning)
-			}
-			insert(t, s, plants(1, 1)...)
+			p.use(t, func(e storetest.Engine) {
+				stop := poll(t, e)
+				if s, err := p.source(t.Context()); !errors.Is(err, store.ErrInUse) {
+					t.Errorf("the store of a server: %v, %v; want %v", s, err, store.ErrInUse)
+				}
+				stop()
+				insert(t, e, plants(1, 1)...)
+			})
 		})
 	}
 }
 
-// TestHalfFilled shows that the destination of an interrupted move can be neither a
-// source nor abandoned.
-func TestHalfFilled(t *testing.T) {
-	t.Parallel()
-	half, to := inFile(t)(t), inFile(t)(t)
-	must(t, half.SetMoveState(t.Context(), store.MoveState{}, filled))
-	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrReadOnly) {
-		t.Errorf("Run: %v, want %v", err, store.ErrReadOnly)
-	}
-	if err := move.Abandon(t.Context(), half, audit.Origin{}); !errors.Is(err, store.ErrReadOnly) {
-		t.Errorf("Abandon: %v, want %v", err, store.ErrReadOnly)
+// poll polls a store until stop is called, as a server does.
+func poll(t *testing.T, e storetest.Engine) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			_, err = e.State(t.Context())
+		}
+		done <- err
+	}()
+	return func() {
+		cancel()
+		must(t, <-done)
 	}
 }
 
-// TestInterrupted shows that an interrupted move reopens its source, and that the
-// next move copies only the missing plants.
-func TestInterrupted(t *testing.T) {
+// TestNobodyBeside shows that neither a server nor a second move can use the stores of a move while it runs.
+func TestNobodyBeside(t *testing.T) {
 	t.Parallel()
-	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
-		from, to := fromPlace(t), toPlace(t)
-		seed(t, from)
-		insert(t, from, plants(1, 250)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c := config(from, to)
-		c.Progress = func(plants, _ int64) {
-			if plants >= 100 {
-				cancel()
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) { insert(t, e, plants(1, 10)...) })
+		beside := 0
+		_, err := run(t.Context(), t, from, to, func(c *move.Config) {
+			c.Progress = func(int64) {
+				beside++
+				_, errServer := from.open(t.Context())
+				if !errors.Is(errServer, store.ErrMoveRunning) {
+					t.Errorf("a server of the old store: %v, want %v", errServer, store.ErrMoveRunning)
+				}
+				_, errSource := from.source(t.Context())
+				_, errDestination := to.destination(t.Context())
+				for _, err := range []error{errSource, errDestination} {
+					if !errors.Is(err, store.ErrMoveRunning) && !errors.Is(err, store.ErrInUse) {
+						t.Errorf("a second move: %v, want %v or %v", err, store.ErrMoveRunning, store.ErrInUse)
+					}
+				}
 			}
-		}
-		if _, err := move.RunInChunks(ctx, c, 100); !errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v, want %v", err, context.Canceled)
-		}
-		insert(t, fromPlace(t), plants(30_000, 10)...)
-		half := contentOf(t, to)
-		equal(t, "the move state of the new store", half.Move, filled)
-		if n := len(half.Plants); n < 100 {
-			t.Errorf("%d plants in the new store", n)
-		}
-		got, err := move.RunInChunks(t.Context(), config(from, to), 100)
+		})
 		must(t, err)
-		equal(t, "copied", int(got.Copied), 264-len(half.Plants))
-		want := contentOf(t, from)
-		want.Move = store.MoveState{}
-		equal(t, "the new store", contentOf(t, toPlace(t)), want)
+		equal(t, "moves with others beside them", beside, 1)
 	})
 }
 
-// TestIdentities shows that a move copies subjects, the plants that they created, revoked subjects and revoked JWTs.
-func TestIdentities(t *testing.T) {
+// TestNotNew shows that a move refuses a store with content as the new one, and leaves both as they are.
+func TestNotNew(t *testing.T) {
 	t.Parallel()
-	const issuer = "https://login.example"
-	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
-		from, to := fromPlace(t), toPlace(t)
-		shop, err := from.PutSubject(t.Context(), auth.NewSubject(issuer, "shop", start), 100)
-		must(t, err)
-		revoked := auth.NewSubject(issuer, "other", start)
-		revoked.RevokedAt = start
-		_, err = from.RevokeIdentity(t.Context(), revoked, 100, audit.Origin{})
-		must(t, err)
-		jwt := auth.NewRevokedJWT(issuer, "a", time.Now())
-		_, err = from.RevokeIdentity(t.Context(), jwt, 100, audit.Origin{})
-		must(t, err)
-		created := plants(1, 1)
-		created[0].By = shop.ID
-		insert(t, from, created...)
+	for name, fill := range map[string]func(t *testing.T, e storetest.Engine){
+		"plants": func(t *testing.T, e storetest.Engine) { insert(t, e, plants(7, 1)...) },
+		"tokens": func(t *testing.T, e storetest.Engine) {
+			must(t, e.PutTokens(t.Context(), []auth.Token{{ID: 1, Name: "own", CreatedAt: start}}))
+		},
+		"an audit log": func(t *testing.T, e storetest.Engine) {
+			must(t, e.AppendAudit(t.Context(), audit.Event{Time: start, Action: audit.ServerStart}))
+		},
+	} {
+		for kind, where := range map[string]func(testing.TB) place{"file": inFile, "postgres": inPostgres} {
+			t.Run(fmt.Sprintf("%s with %s", kind, name), func(t *testing.T) {
+				t.Parallel()
+				from, to := inFile(t), where(t)
+				from.use(t, func(e storetest.Engine) { insert(t, e, plants(1, 5)...) })
+				to.use(t, func(e storetest.Engine) { fill(t, e) })
+				before := contentOf(t, to)
+				if _, err := run(t.Context(), t, from, to, nil); !errors.Is(err, store.ErrNotNew) {
+					t.Errorf("got %v, want %v", err, store.ErrNotNew)
+				}
+				equal(t, "the new store", contentOf(t, to), before)
+				from.use(t, func(e storetest.Engine) { insert(t, e, plants(10, 1)...) })
+			})
+		}
+	}
+}
+
+// faulty is a new store that loses or changes what it should store, or ends the move before a call.
+type faulty struct {
+	move.Destination
+
+	plants  func([]store.Row) []store.Row
+	tokens  func([]auth.Token) []auth.Token
+	publish func() error
+}
+
+func (f faulty) PutPlants(ctx context.Context, rows []store.Row) error {
+	return f.Destination.PutPlants(ctx, f.plants(rows))
+}
+
+func (f faulty) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return f.Destination.PutTokens(ctx, f.tokens(tokens))
+}
+
+func (f faulty) Publish(ctx context.Context) error {
+	if err := f.publish(); err != nil {
+		return err
+	}
+	return f.Destination.Publish(ctx)
+}
+
+func same[T any](all []T) []T { return all }
+
+// fail runs a move to a faulty store.
+func fail(t *testing.T, from, to place, change func(*faulty)) error {
+	t.Helper()
+	_, err := run(t.Context(), t, from, to, func(c *move.Config) {
+		c.OpenTo = func(ctx context.Context) (move.Destination, error) {
+			d, err := to.destination(ctx)
+			f := faulty{
+				Destination: d, plants: same[store.Row], tokens: same[auth.Token], publish: func() error { return nil },
+			}
+			change(&f)
+			return f, err
+		}
+	})
+	return err
+}
+
+// TestFaulty shows that a move detects a new store that loses or changes what it stores. It then leaves no new store,
+// and the old one as it was, so that the next move works.
+func TestFaulty(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) { seed(t, e, 20) })
 		before := contentOf(t, from)
-		_, err = move.Run(t.Context(), config(from, to))
+		for want, change := range map[string]func(*faulty){
+			"the stores differ: the old one has 26 plants": func(f *faulty) {
+				f.plants = func(rows []store.Row) []store.Row { return rows[1:] }
+			},
+			"and the new one has 26 with ": func(f *faulty) {
+				f.plants = func(rows []store.Row) []store.Row {
+					rows[3].Name += "x"
+					return rows
+				}
+			},
+			"the new one does not have the tokens of the old one": func(f *faulty) {
+				f.tokens = func(tokens []auth.Token) []auth.Token {
+					tokens = append([]auth.Token(nil), tokens...)
+					tokens[2].RevokedAt = start.Add(time.Hour)
+					return tokens
+				}
+			},
+		} {
+			if err := fail(t, from, to, change); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+		equal(t, "the old store", contentOf(t, from), before)
+		_, err := run(t.Context(), t, from, to, nil)
 		must(t, err)
-		after := contentOf(t, toPlace(t))
-		equal(t, "the new store", after, before)
-		equal(t, "identities", len(after.Tokens), 3)
+		equal(t, "the new plants", contentOf(t, to).Plants, before.Plants)
+	})
+}
+
+// TestDamaged shows that a move stops at a plant that is damaged in the old store, or missing there.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]string{
+		"UPDATE plants SET name = 'x' WHERE id = 3": "the old one: plant 3 is damaged in the store",
+		"DELETE FROM plants WHERE id = 3":           "the old one: the store is damaged: it has 4 plants with ",
+	} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			from, to := inFile(t), inFile(t)
+			from.use(t, func(e storetest.Engine) { insert(t, e, plants(1, 5)...) })
+			from.run(t, sql)
+			if _, err := run(t.Context(), t, from, to, nil); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			from.use(t, func(e storetest.Engine) { insert(t, e, plants(10, 1)...) })
+			to.use(t, func(e storetest.Engine) { insert(t, e, plants(10, 1)...) })
+		})
+	}
+}
+
+// TestInterrupted shows that a move that is interrupted leaves no new store, and the old one as it was.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) { seed(t, e, 10_500) })
+		before := contentOf(t, from)
+		for name, interrupt := range map[string]func(c *move.Config, cancel func()){
+			"while it copies":   func(c *move.Config, cancel func()) { c.Progress = func(int64) { cancel() } },
+			"while it compares": func(c *move.Config, cancel func()) { c.Compare = cancel },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err := run(ctx, t, from, to, func(c *move.Config) { interrupt(c, cancel) })
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want %v", name, err, context.Canceled)
+			}
+		}
+		equal(t, "the old store", contentOf(t, from), before)
+		_, err := run(t.Context(), t, from, to, nil)
+		must(t, err)
+	})
+}
+
+// TestUnpublished shows the state between the last two steps of a move: no server starts on the old store, and the same
+// move works again.
+func TestUnpublished(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, from, to place) {
+		from.use(t, func(e storetest.Engine) { seed(t, e, 20) })
+		err := fail(t, from, to, func(f *faulty) { f.publish = func() error { return errors.New("no disk") } })
+		const want = "the old store may be marked as moved, and the new one may be missing: " +
+			"run the same command again: no disk"
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if _, err := from.open(t.Context()); err == nil {
+			t.Error("a server opened the old store")
+		}
+		_, err = run(t.Context(), t, from, to, nil)
+		must(t, err)
+		moved, old := contentOf(t, to), contentOf(t, from)
+		equal(t, "the new plants", moved.Plants, old.Plants)
+		equal(t, "the last store", moved.MovedTo, "")
+	})
+}
+
+// TestStaleServer shows that PostgreSQL refuses the changes of a server that did not answer while a move looked for
+// servers: a plant, a repeated one, a large batch, a token and an audit entry.
+func TestStaleServer(t *testing.T) {
+	t.Parallel()
+	from, to := inPostgres(t), inFile(t)
+	from.use(t, func(e storetest.Engine) {
+		insert(t, e, plants(1, 10)...)
+		_, err := run(t.Context(), t, from, to, nil) // finds no server, because e does not poll
+		must(t, err)
+		_, errNew := e.Insert(t.Context(), plants(11, 1))
+		_, errReplay := e.Insert(t.Context(), plants(1, 1))
+		_, errMany := e.Insert(t.Context(), plants(11, 2000))
+		_, errToken := e.CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: start}, audit.Origin{})
+		errAudit := e.AppendAudit(t.Context(), audit.Event{Time: start, Action: audit.ServerStart})
+		for what, err := range map[string]error{
+			"plant": errNew, "replay": errReplay, "batch": errMany, "token": errToken, "entry": errAudit,
+			"probe": e.Probe(t.Context()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "plantstore_moved") {
+				t.Errorf("%s: %v, want an error of the constraint plantstore_moved", what, err)
+			}
+		}
 	})
 }

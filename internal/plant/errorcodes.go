@@ -69,7 +69,6 @@ const (
 	CodeOutcomeUnknown    Code = 50303
 	CodeStoreUnavailable  Code = 50304
 	CodeStoreFull         Code = 50305
-	CodeStoreReadOnly     Code = 50306
 	CodeSearchesRunning   Code = 50307
 )
 
@@ -170,7 +169,6 @@ var catalogue = []Entry{
 	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored."},
 	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored."},
 	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored."},
-	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored."},
 	{
 		CodeSearchesRunning, "searches-running",
 		"The server runs as many searches of plants, or sends as many pages, as it allows.",

@@ -36,7 +36,24 @@ func (a ACME) Delete(ctx context.Context, key string) error {
 	return classify(err)
 }
 
-// TryLock implements acme.Storage with an advisory lock.
+// TryLock implements acme.Storage with an advisory lock of a transaction of its own: a pooler keeps the session of a
+// transaction until it ends. Statements on the table do not wait for it.
 func (a ACME) TryLock(ctx context.Context) (unlock func(), locked bool, err error) {
-	return a.engine.tryLock(ctx, "plantstore_acme")
+	tx, err := a.engine.beginForever(ctx)
+	if err != nil {
+		return nil, false, classify(err)
+	}
+	unlock = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
+		defer cancel()
+		_ = tx.Rollback(ctx) // if it fails, it closes the connection, which releases the lock too
+	}
+	// The lock is for this store; the lock of a migration has one number, not two.
+	const sql = "SELECT pg_catalog.pg_try_advisory_xact_lock($1, 'plantstore_acme'::regclass::oid::int)"
+	err = tx.QueryRow(ctx, sql, int32(migrationLock)).Scan(&locked)
+	if err != nil || !locked {
+		unlock()
+		return nil, false, classify(err)
+	}
+	return unlock, true, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -107,9 +106,6 @@ func TestCitus(t *testing.T) {
 	t.Parallel()
 	citusURL(t)
 	storetest.Run(t, func(t testing.TB) storetest.Store {
-		if slices.Contains(moveTests, path.Base(t.Name())) {
-			t.Skip("the source of a move needs triggers, which Citus does not support on a distributed table")
-		}
 		return place(distributed(t))
 	})
 }

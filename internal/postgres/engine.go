@@ -33,6 +33,7 @@ type Config struct {
 	URL string
 
 	MustExist bool         // do not create the tables
+	ReadOnly  bool         // the caller changes nothing, so the store may have been moved
 	Migrate   bool         // migrate an older schema to the newest one, instead of refusing it
 	By        audit.Origin // of the audit log's entry of a migration
 	Server    bool         // read the durability settings of the database every minute
@@ -44,10 +45,11 @@ type Config struct {
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
 	Traced  bool                  // add spans to those in the contexts of calls
+
+	move bool // the caller is OpenSource or OpenDestination
 }
 
-// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox,
-// move.Source and move.Destination.
+// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine and webhook.Outbox.
 type Engine struct {
 	store.Changes
 
@@ -73,8 +75,7 @@ type Engine struct {
 	// transactionSQL of the schema; guarded by namespaceMu
 	transactionSQL string
 
-	durability   atomic.Pointer[store.Durability]
-	ownMoveState atomic.Pointer[store.MoveState] // committed by this engine, under which it may write
+	durability atomic.Pointer[store.Durability]
 }
 
 // CommitsMax is the number of concurrent Inserts above which throughput does not
@@ -114,7 +115,6 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
 	e.Changes = e.changes()
 	e.durability.Store(&store.Durability{})
-	e.ownMoveState.Store(&store.MoveState{})
 	parameters := config.ConnConfig.RuntimeParams
 	e.urlPath = parameters["search_path"]
 	delete(parameters, "search_path") // a pooler would refuse it, or drop it without a word
@@ -166,6 +166,9 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 	}
 	if err := e.migrate(ctx, c); err != nil {
 		return err
+	}
+	if c.ReadOnly {
+		return nil
 	}
 	if err := e.checkPrimaryKey(ctx); err != nil {
 		return err

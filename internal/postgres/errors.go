@@ -17,7 +17,6 @@ import (
 const (
 	codeReadOnlyTransaction   = "25006" // as on a standby
 	codeUniqueViolation       = "23505"
-	codeDependentObjects      = "2BP01"
 	codeSerializationFailure  = "40001"
 	codeCompletionUnknown     = "40003"
 	codeDeadlock              = "40P01"
@@ -29,9 +28,6 @@ const (
 	codeLockNotAvailable      = "55P03"
 	codeInternal              = "XX000" // Citus replaces the code of an error of a worker by it
 	classConnectionException  = "08"
-
-	// codeMoveState is our own: the trigger that makes a store read-only raises it.
-	codeMoveState = "PS001"
 )
 
 // hasCode reports whether an error is the server's with that SQLSTATE.
@@ -76,8 +72,6 @@ func classify(err error) error {
 	switch {
 	case hasCode(err, codeDiskFull):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case hasCode(err, codeMoveState):
-		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the database has not answered in time: %w", err)
 	}

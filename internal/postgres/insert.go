@@ -26,8 +26,8 @@ const (
 	RETURNING id`
 )
 
-// eventsSQL reports whether new plants get events. Plants that a move copies get none.
-const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)"
+// eventsSQL reports whether new plants get events.
+const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks)"
 
 // insertPlantsSQL creates plants without events. It creates none if another server has made
 // the first webhook since this engine read webhookState. SetWebhooks waits for the statements

@@ -50,9 +50,12 @@ func (c Config) acceptVersion(version int) error {
 // migrate creates the tables of a new store, and migrates an older one if c allows it.
 // Of several processes at the same time, one does it and the others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
-	version, err := e.schemaVersion(ctx, e.db)
+	version, movedTo, err := e.unlocked(ctx)
 	if err == nil {
 		err = c.acceptVersion(version)
+	}
+	if err == nil && !c.ReadOnly && !c.move {
+		err = store.Moved(movedTo)
 	}
 	e.found = version
 	if err != nil || version == len(migrations) {
@@ -96,6 +99,20 @@ func apply(ctx context.Context, tx pgx.Tx, m store.Migration, version int) error
 	return err
 }
 
+// unlocked returns schemaVersion and the store to which this one was moved, unless a move locks the store.
+func (e *Engine) unlocked(ctx context.Context) (version int, movedTo string, err error) {
+	err = e.inTransaction(ctx, e.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockTimeout); err != nil {
+			return err
+		}
+		if version, err = e.schemaVersion(ctx, tx); err != nil || version == 0 {
+			return err
+		}
+		return tx.QueryRow(ctx, movedToSQL).Scan(&movedTo)
+	})
+	return version, movedTo, moveRunning(err)
+}
+
 // schemaVersion returns the schema of the store, 0 if the database has none. It refuses
 // other tables with our names, tables of another role, and a newer schema.
 func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
@@ -126,3 +143,5 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	}
 	return version, nil
 }
+
+const movedToSQL = "SELECT coalesce(moved_to, '') FROM plantstore"

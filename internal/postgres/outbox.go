@@ -52,21 +52,15 @@ func (s *webhookState) read(query func() (events bool, err error)) (events bool,
 	return events, nil
 }
 
-// writesEvents reports whether a batch writes events. A store that a move fills gets the
-// events of the other store.
+// writesEvents reports whether a batch writes events.
 func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error) {
-	events, ok := e.webhooks.known()
-	if !ok {
-		var err error
-		events, err = e.webhooks.read(func() (now bool, err error) {
-			err = single{e, c}.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&now)
-			return now, err
-		})
-		if err != nil {
-			return false, err
-		}
+	if events, ok := e.webhooks.known(); ok {
+		return events, nil
 	}
-	return events && *e.ownMoveState.Load() == store.MoveState{}, nil
+	return e.webhooks.read(func() (now bool, err error) {
+		err = single{e, c}.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&now)
+		return now, err
+	})
 }
 
 // Webhooks implements store.Reader.
@@ -153,18 +147,12 @@ func (e *Engine) TakeDeliveries(
 	return taken, err
 }
 
-// changeOutbox runs a change in a transaction, unless a move makes the store read-only. A
-// move waits for such transactions, and they do not wait for each other. now is the time
-// of the database, which all servers share.
+// changeOutbox runs a change in a transaction. Such transactions do not wait for each other, but for a move, because
+// they read plantstore. now is the time of the database, which all servers share.
 func (e *Engine) changeOutbox(ctx context.Context, change func(s statements, now time.Time) error) error {
 	return classify(e.inTransaction(ctx, e.pool, func(tx pgx.Tx) error {
-		var move string
 		var now time.Time
-		if err := tx.QueryRow(ctx, "SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE").
-			Scan(&move, &now); err != nil {
-			return err
-		}
-		if err := store.ParseMoveState(move).Err(); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT current_timestamp FROM plantstore").Scan(&now); err != nil {
 			return err
 		}
 		return change(statements{e, ctx, tx}, now)

@@ -93,25 +93,22 @@ func (e *Engine) qualified(name string) string {
 const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
 	'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')`
 
-// ownersSQL reads the owners of the tables, whether they are unlogged, and the owners of the functions of
-// their triggers. For a trigger with a function that no move creates, the latter is empty.
+// ownersSQL reads the owners of the tables, whether they are unlogged, and their triggers.
 const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relpersistence <> 'p',
-	coalesce(tgname::text, ''),
-	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse')
-		THEN pg_get_userbyid(proowner)::text ELSE '' END
+	coalesce(tgname::text, '')
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
+	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal
 	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
 // checkOwners refuses tables whose owner is neither the connection's role nor the owner of
-// the database, tables that a crash empties, and triggers other than a move's. It runs before the first read of the
+// the database, tables that a crash empties, and triggers. It runs before the first read of the
 // tables, because a policy of their owner runs as the role that reads.
 //
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
 // may log in can make another role a member of itself.
 //
 // A role with the right TRIGGER can create a trigger, whose function and condition run as the
-// role of each server. It has no right to execute the functions of a move.
+// role of each server.
 func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	var user, admin string
 	const sql = `SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '')
@@ -120,9 +117,9 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 		return err
 	}
 	rows, _ := q.Query(ctx, ownersSQL) // ForEachRow returns the error
-	var table, owner, trigger, function string
+	var table, owner, trigger string
 	var unlogged bool
-	_, err := pgx.ForEachRow(rows, []any{&table, &owner, &unlogged, &trigger, &function}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &owner, &unlogged, &trigger}, func() error {
 		switch {
 		case owner != user && owner != admin:
 			return fmt.Errorf("table %s is owned by role %q, which can read and change everything in it; "+
@@ -131,7 +128,7 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 		case unlogged:
 			return fmt.Errorf("table %s is not logged, so a crash empties it: run ALTER TABLE %[1]s SET LOGGED",
 				e.qualified(table))
-		case trigger != "" && function != user && function != admin:
+		case trigger != "":
 			return fmt.Errorf("trigger %q on %s was not created by Plant Store, and runs code as this connection's role %q: "+
 				"drop the trigger", trigger, e.qualified(table), user)
 		}
@@ -166,31 +163,13 @@ func (e *Engine) checkReplayRight(ctx context.Context) error {
 	return nil
 }
 
-// foreignSQL reads the objects of a move that the connection's role does not own.
-const foreignSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text
-	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	WHERE nspname = current_schema() AND relname IN ('plants', 'plantstore_captured')
-	AND pg_get_userbyid(relowner) <> current_user
-	UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text
-	FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace
-	WHERE nspname = current_schema() AND proname IN ('plantstore_capture', 'plantstore_refuse')
-	AND pg_get_userbyid(proowner) <> current_user`
-
-// checkMover refuses a move that would create a trigger that the owner of the tables
-// cannot drop, or a trigger with a function that another role can replace.
+// checkMover refuses a role that cannot change the tables, as the end of a move does.
 func (e *Engine) checkMover(ctx context.Context, q querier) error {
-	rows, _ := q.Query(ctx, foreignSQL) // ForEachRow returns the error
-	var name, owner, user string
-	var foreign error
-	_, err := pgx.ForEachRow(rows, []any{&name, &owner, &user}, func() error {
-		switch {
-		case name == "plants": // its error is the most useful one
-			foreign = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-		case foreign == nil:
-			foreign = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: "+
-				"drop it, then run the same command again", e.qualified(name), owner, user)
-		}
-		return nil
-	})
-	return errors.Join(err, foreign)
+	const sql = `SELECT pg_get_userbyid(relowner)::text, current_user::text FROM pg_class
+		WHERE oid = 'plants'::regclass::oid`
+	var owner, user string
+	if err := q.QueryRow(ctx, sql).Scan(&owner, &user); err != nil || owner == user {
+		return err
+	}
+	return fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
 }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -33,89 +32,6 @@ func newRole(t testing.TB, at, prefix string) (name, url string) {
 	return name, strings.Replace(at, "//postgres@", "//"+name+"@", 1)
 }
 
-// attack runs code of a role with CONNECT alone as the owner of a function that a
-// trigger may call: a temporary table has the name of a table of the function.
-const attack = `
-	CREATE TEMPORARY TABLE bait (id bigint);
-	CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS $evil$BEGIN
-		INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (666, 'evil', '\x66', 'admin', now());
-		RETURN NEW;
-	END$evil$;
-	CREATE TEMPORARY TABLE plantstore_captured (id bigint);
-	CREATE TRIGGER evil BEFORE INSERT ON plantstore_captured FOR EACH ROW EXECUTE FUNCTION pg_temp.evil();
-	CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
-		FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture();
-	INSERT INTO bait VALUES (1)`
-
-// attackName is for a role with EXECUTE on the function: the name of a transition
-// table cannot be qualified, so a view can have it.
-const attackName = `
-	CREATE TEMPORARY TABLE bait (id bigint);
-	CREATE FUNCTION pg_temp.evil() RETURNS bigint LANGUAGE plpgsql AS $evil$BEGIN
-		INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (666, 'evil', '\x66', 'admin', now());
-		RETURN 1;
-	END$evil$;
-	CREATE TEMPORARY VIEW created AS SELECT pg_temp.evil() AS id;
-	CREATE TRIGGER bait AFTER INSERT ON bait FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture();
-	INSERT INTO bait VALUES (1)`
-
-// refused runs an attack, which must fail because a privilege is missing, and must not
-// create a token.
-func refused(t *testing.T, owner, attacker, attack string) {
-	t.Helper()
-	_, err := connect(t, attacker).Exec(t.Context(), attack)
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) || pgErr.Code != "42501" { // insufficient_privilege
-		t.Errorf("the attack: %v, want that a privilege is missing", err)
-	}
-	if n := count(t, owner, "SELECT count(*) FROM tokens"); n != 0 {
-		t.Errorf("the attack created %d tokens", n)
-	}
-}
-
-// TestFunctionsForOthers shows that another role cannot use the functions of a move.
-func TestFunctionsForOthers(t *testing.T) {
-	t.Parallel()
-	url := database(t)
-	e := place(url).Open(t)
-	if err := e.StartCapture(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Close(); err != nil { // as a move that was killed leaves it
-		t.Fatal(err)
-	}
-	role, attacker := newRole(t, url, "mallory")
-	refused(t, url, attacker, attack)
-	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_capture() TO "+role)
-	refused(t, url, attacker, attackName)
-}
-
-// TestAttachedFunction shows that the end of a move and the next move succeed if a trigger of another role depends on
-// the function of the capture, which PostgreSQL then does not drop.
-func TestAttachedFunction(t *testing.T) {
-	t.Parallel()
-	url := database(t)
-	e := place(url).Open(t)
-	defer e.Close()
-	if err := e.StartCapture(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	role, foreign := newRole(t, url, "mallory")
-	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_capture() TO "+role)
-	if _, err := connect(t, foreign).Exec(t.Context(), `CREATE TEMPORARY TABLE bait (id bigint);
-		CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
-			FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture()`); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(e.Reopen(t.Context()), insertBatch(t.Context(), e, plants(1, 1)),
-		e.StartCapture(t.Context()), insertBatch(t.Context(), e, plants(2, 1)), e.Reopen(t.Context())); err != nil {
-		t.Error(err)
-	}
-	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname = 'plantstore_capture'"); n != 1 {
-		t.Errorf("%d functions, want only the foreign trigger's", n)
-	}
-}
-
 // foreignStore creates a store of another role in the schema in which the server expects
 // its own. A read of it runs code of that role with the rights of the reader.
 const foreignStore = `
@@ -129,7 +45,7 @@ const foreignStore = `
 		scopes text NOT NULL,
 		created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz);
 	CREATE TABLE public.plantstore (one boolean PRIMARY KEY CHECK (one),
-		version bigint NOT NULL, token_changes bigint NOT NULL, move_state text);
+		version bigint NOT NULL, token_changes bigint NOT NULL, moved_to text);
 	INSERT INTO public.plantstore VALUES (true, 2, 0);
 	INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (1, 'evil', '\x66', 'admin', now());
 	GRANT ALL ON public.plants, public.tokens, public.plantstore TO PUBLIC;
@@ -177,8 +93,6 @@ func TestForeignTrigger(t *testing.T) {
 	for name, sql := range map[string]string{
 		"function": fmt.Sprintf(function, "evil") +
 			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()",
-		"function with the name of a move's": fmt.Sprintf(function, "plantstore_refuse") +
-			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.plantstore_refuse()",
 		"condition": condition + `CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW WHEN (public.evil(NEW))
 			EXECUTE FUNCTION suppress_redundant_updates_trigger()`, // a function of the connection's role
 	} {
@@ -235,17 +149,8 @@ func TestSchemaIsPinned(t *testing.T) {
 		t.Fatalf("tokens: %v, %v", tokens, err)
 	}
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}}
-	if err := errors.Join(e.StartCapture(t.Context()), insertBatch(t.Context(), e, batch)); err != nil {
-		t.Fatal(err)
-	}
-	if ids, err := e.Captured(t.Context(), 10); err != nil || len(ids) != 1 {
-		t.Errorf("captured: %v, %v", ids, err)
-	}
-	if err := errors.Join(e.Reopen(t.Context()), e.Close()); err != nil {
+	if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 		t.Error(err)
-	}
-	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%'"); n != 0 {
-		t.Errorf("%d functions are left", n)
 	}
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 	if err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
@@ -300,7 +205,7 @@ func (r restricted) another(t testing.TB, serverFrom int) restricted {
 }
 
 // TestLeastRights runs the suite of all engines with the rights that the docs grant: as
-// the owner, and as the server role beside an owner that moves the store.
+// the owner, and as the server role beside an owner.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	t.Run("owner", func(t *testing.T) {
@@ -314,12 +219,8 @@ func TestLeastRights(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) storetest.Store {
 			serverFrom := 0
 			switch path.Base(t.Name()) {
-			case "capture", "state", "read-only":
-				serverFrom = 1 // the second engine only creates plants
-			case "audit", "outbox", "prune", "tampering", "pruned_subjects":
-				serverFrom = 1 // the first engine fills the outbox as a move, or prunes the audit log or the subjects
-			case "lock":
-				serverFrom = math.MaxInt // both engines move
+			case "audit", "prune", "tampering", "pruned_subjects":
+				serverFrom = 1 // the first engine fills the audit log as a move, or prunes it or the subjects
 			}
 			return r.another(t, serverFrom)
 		})
@@ -335,7 +236,7 @@ func TestServerRights(t *testing.T) {
 		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1",
 		"TRUNCATE plants", "DROP TABLE plants",
 		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'",
-		"UPDATE plantstore SET move_state = NULL", "UPDATE plantstore SET pruned_sequence = 1",
+		"UPDATE plantstore SET moved_to = NULL", "UPDATE plantstore SET pruned_sequence = 1",
 		"DELETE FROM plantstore_webhooks", "UPDATE plantstore_webhooks SET url = 'x'",
 		"UPDATE plantstore_outbox SET created_at = created_at", "UPDATE plantstore_deliveries SET webhook = 1",
 		"DELETE FROM plantstore_audit", "UPDATE plantstore_audit SET entry = ''", "TRUNCATE plantstore_audit",
@@ -349,21 +250,11 @@ func TestServerRights(t *testing.T) {
 			t.Errorf("%s: %v, want insufficient_privilege", sql, err)
 		}
 	}
-	mover, e := place(r.Owner).Open(t), place(r.Server).Open(t)
-	if err := errors.Join(mover.StartCapture(t.Context()), mover.Close()); err != nil { // as one that was killed leaves it
-		t.Fatal(err)
-	}
 	user, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
 	want := fmt.Sprintf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-	_, errLock := e.Lock(t.Context())
-	for what, err := range map[string]error{"Lock": errLock, "StartCapture": e.StartCapture(t.Context())} {
-		if err == nil || err.Error() != want {
-			t.Errorf("%s:\ngot  %v\nwant %s", what, err, want)
-		}
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
+	if _, err := postgres.OpenSource(t.Context(), postgres.Config{URL: r.Server}); err == nil || err.Error() != want {
+		t.Errorf("a move:\ngot  %v\nwant %s", err, want)
 	}
 }
 
@@ -421,50 +312,6 @@ func TestMigrateAsServer(t *testing.T) {
 		"run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
-	}
-}
-
-// TestMoveBesideForeign shows that a move refuses a table or function of its names that
-// another role owns.
-func TestMoveBesideForeign(t *testing.T) {
-	t.Parallel()
-	for made, test := range map[string]struct {
-		sql  string
-		move func(ctx context.Context, e storetest.Engine) error
-	}{
-		`"public"."plantstore_captured"`: {
-			"CREATE TABLE public.plantstore_captured (id bigint PRIMARY KEY)",
-			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
-		},
-		`"public"."plantstore_capture"`: {
-			"CREATE FUNCTION public.plantstore_capture() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
-		},
-		`"public"."plantstore_refuse"`: {
-			"CREATE FUNCTION public.plantstore_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-			func(ctx context.Context, e storetest.Engine) error {
-				return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Moving, Other: "a place"})
-			},
-		},
-	} {
-		t.Run(made, func(t *testing.T) {
-			t.Parallel()
-			url := database(t)
-			e := place(url).Open(t)
-			execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
-			evil, attacker := newRole(t, url, "mallory")
-			if _, err := connect(t, attacker).Exec(t.Context(), test.sql); err != nil {
-				t.Fatal(err)
-			}
-			want := made + ` is owned by role "` + evil + `" and not by this connection's role "postgres": ` +
-				"drop it, then run the same command again"
-			if err := test.move(t.Context(), e); err == nil || err.Error() != want {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
-			if err := e.Close(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

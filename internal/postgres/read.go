@@ -115,12 +115,11 @@ func scanRow(row pgx.Row) (r store.Row, err error) {
 
 // State implements writepath.Engine. It also reads whether new plants have events.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
-	var move string
 	_, err = e.webhooks.read(func() (events bool, err error) {
-		const sql = "SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore"
-		err = e.db.QueryRow(ctx, sql).Scan(&now.TokenChanges, &move, &events)
+		const sql = "SELECT token_changes, coalesce(webhooks, FALSE) FROM plantstore"
+		err = e.db.QueryRow(ctx, sql).Scan(&now.TokenChanges, &events)
 		return events, err
 	})
-	now.Move, now.Plants = store.ParseMoveState(move), e.estimated.Load()
+	now.Plants = e.estimated.Load()
 	return now, classify(err)
 }

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,6 +22,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
@@ -46,8 +46,7 @@ func TestSQL(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	r.suite(t)
-	r.fill(t)
-	r.grant(t)
+	r.move(t)
 	r.acme(t)
 	r.citus(t)
 	r.requireStandby(t)
@@ -104,29 +103,11 @@ func (r *recorder) database(t testing.TB) string {
 	return url
 }
 
-// moveTests are the tests of the suite that use the source of a move.
-var moveTests = []string{"capture", "state", "lock", "read-only"}
-
 // suite runs the suite of all engines.
 func (r *recorder) suite(t *testing.T) {
-	places := make(chan string, 100) // several goroutines call newStore
 	t.Run("suite", func(t *testing.T) {
-		storetest.Run(t, func(t testing.TB) storetest.Store {
-			at := r.database(t)
-			if slices.Contains(moveTests, path.Base(t.Name())) {
-				places <- at
-			}
-			return place(at)
-		})
+		storetest.Run(t, func(t testing.TB) storetest.Store { return place(r.database(t)) })
 	})
-	close(places)
-	for at := range places {
-		r.moved[nameOf(t, at)] = true
-	}
-	if len(r.moved) != len(moveTests) {
-		t.Errorf("the suite has %d tests of the source of a move, want %d: moveTests has their names",
-			len(r.moved), len(moveTests))
-	}
 }
 
 // nameOf returns the name of the database in a URL.
@@ -139,46 +120,41 @@ func nameOf(t testing.TB, at string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-// fill uses a store as the destination of a move. The batch is so
-// large that the engine tries COPY, and the second time, its plants exist.
-func (r *recorder) fill(t *testing.T) {
-	e := place(r.database(t)).Open(t)
+// move moves a store, and opens it again. The batch is so large that the engine tries COPY, and the second time, its
+// plants exist.
+func (r *recorder) move(t *testing.T) {
+	ctx := t.Context()
+	from, to := r.database(t), r.database(t)
+	r.moved[nameOf(t, from)] = true
+	e := place(from).Open(t)
 	batch := make([]store.Create, 2000)
 	for i := range batch {
 		batch[i] = store.Create{Plant: plant.NewPlant{ID: int64(i)}, At: time.Now()}
 	}
-	token := auth.Token{ID: 1, Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
-	for _, do := range []func(context.Context) error{
-		func(ctx context.Context) error {
-			unlock, err := e.Lock(ctx)
-			if err == nil {
-				unlock()
-			}
-			return err
-		},
-		func(ctx context.Context) error { _, err := e.Interrupted(ctx); return err },
-		func(ctx context.Context) error {
-			return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Filling, Other: "another"})
-		},
-		func(ctx context.Context) error { return e.PutTokens(ctx, []auth.Token{token}) },
-		func(ctx context.Context) error { return insertBatch(ctx, e, batch) },
-		func(ctx context.Context) error { return insertBatch(ctx, e, batch) },
-		e.Reopen,
-		func(context.Context) error { return e.Close() },
-	} {
-		if err := do(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	err := errors.Join(insertBatch(ctx, e, batch), insertBatch(ctx, e, batch), e.Close())
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// grant starts a move in a database in which another role may create plants.
-func (r *recorder) grant(t *testing.T) {
-	at := r.database(t)
-	r.moved[nameOf(t, at)] = true
-	e := place(at).Open(t)
-	execute(t, at, "CREATE ROLE server; GRANT INSERT ON plants TO server")
-	if err := errors.Join(e.StartCapture(t.Context()), e.Close()); err != nil {
+	source, errSource := postgres.OpenSource(ctx, postgres.Config{URL: from})
+	destination, errDestination := postgres.OpenDestination(ctx, postgres.Config{URL: to})
+	if err := errors.Join(errSource, errDestination); err != nil {
+		t.Fatal(err)
+	}
+	_, errMoved := source.MovedTo(ctx)
+	_, errTotals := destination.Totals(ctx)
+	for _, err := range source.Plants(ctx) {
+		errMoved = errors.Join(errMoved, err)
+	}
+	for _, err := range source.OutboxRows(ctx) {
+		errMoved = errors.Join(errMoved, err)
+	}
+	some := []store.OutboxRow{{Plant: 1, Since: time.Now()}, {Webhook: 1, Plant: 1, Since: time.Now()}}
+	if err := errors.Join(errMoved, errTotals,
+		destination.PutPlants(ctx, []store.Row{{NewPlant: plant.NewPlant{ID: 1}, CreatedAt: time.Now()}}),
+		destination.PutTokens(ctx, []auth.Token{{ID: 1, Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}}),
+		destination.PutWebhooks(ctx, []store.Webhook{{ID: 1, URL: "https://a.example"}}),
+		destination.PutOutbox(ctx, some), destination.Publish(ctx), destination.Close(),
+		source.SetMovedTo(ctx, "another", audit.Event{}), source.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

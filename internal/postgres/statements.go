@@ -48,19 +48,3 @@ func (e *Engine) changes() store.Changes {
 		},
 	}
 }
-
-// MoveState implements store.Tx.
-func (s statements) MoveState() (store.MoveState, error) {
-	var text string
-	err := s.q.QueryRow(s.ctx, "SELECT coalesce(move_state, '') FROM plantstore").Scan(&text)
-	return store.ParseMoveState(text), err
-}
-
-// CheckWritable implements store.Tx. The transaction has locked the row of plantstore.
-func (s statements) CheckWritable() error {
-	now, err := s.MoveState()
-	if err != nil || now == *s.engine.ownMoveState.Load() {
-		return err
-	}
-	return now.Err()
-}

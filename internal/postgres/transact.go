@@ -62,39 +62,13 @@ func (e *Engine) Probe(ctx context.Context) error {
 	return e.transact(ctx, func(pgx.Tx) error { return nil })
 }
 
-// lockTimeout bounds the wait for a lock on the table plants: later statements wait
-// behind a statement that waits for its lock.
-const lockTimeout = "SET LOCAL lock_timeout = '1s'; "
+// lockForeverSQL sets the settings of a transaction that would end it while it works, if the database has them.
+const lockForeverSQL = `SELECT pg_catalog.set_config(name, '0', TRUE) FROM pg_settings
+	WHERE name IN ('idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')`
 
-// lockPlants waits until no transaction writes plants, and blocks writes until the
-// transaction ends. It refuses a role that may not move the store.
-func (e *Engine) lockPlants(ctx context.Context, tx pgx.Tx) error {
-	if err := e.checkMover(ctx, tx); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, lockTimeout+"LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE")
-	return err
-}
-
-// transactLocked is transact for a change that calls lockPlants. It retries after
-// lockTimeout, with pauses in which the statements that wait behind it run.
-func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) error {
-	const tries = 20
-	for try := 1; ; try++ {
-		err := e.transact(ctx, change)
-		if !hasCode(err, codeLockNotAvailable) {
-			return err
-		}
-		if try == tries {
-			return fmt.Errorf("another transaction locks the table plants for long, as a vacuum or CREATE INDEX does; "+
-				"wait for its end: %w", err)
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
+// beginForever begins a transaction that may take hours.
+func (e *Engine) beginForever(ctx context.Context) (pgx.Tx, error) {
+	return e.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL + e.firstStatement() + "; " + lockForeverSQL})
 }
 
 // warningKey is the key of the last warning of a cancelled wait in a connection's custom data.

@@ -36,15 +36,13 @@ type Engine interface {
 	writepath.Engine
 	admin.Engine
 	webhook.Outbox
-	move.Source
-	move.Destination
+
+	// AppendAudit appends entries to the audit log in one transaction.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// CreateFirstTokens stores all the tokens, whose names differ, in a store that never had a token. For any other store
 	// it returns false and stores nothing.
 	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
-
-	// Interrupted reports whether the store has the capture of a move that is not complete and no longer runs.
-	Interrupted(ctx context.Context) (bool, error)
 
 	// Close makes everything durable and closes the store. No other call may run during Close or after it.
 	Close() error
@@ -57,12 +55,35 @@ func OpenEngine(ctx context.Context, s *config.Settings, o EngineOptions) (Engin
 	}
 	if s.DB.IsDatabase() {
 		return postgres.Open(ctx, postgres.Config{
-			URL: string(s.DB.URL), MustExist: o.MustExist || o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
-			RequireSyncStandby: s.RequireSyncStandby, Log: o.Log, Metrics: o.Metrics, Traced: o.Traced,
+			URL: string(s.DB.URL), MustExist: o.MustExist || o.ReadOnly, ReadOnly: o.ReadOnly, Migrate: o.Migrate,
+			Server: o.Server, By: o.By, RequireSyncStandby: s.RequireSyncStandby,
+			Log: o.Log, Metrics: o.Metrics, Traced: o.Traced,
 		})
 	}
 	return sqlite.Open(ctx, sqlite.Config{
 		Path: s.DB.Path, MustExist: o.MustExist, ReadOnly: o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
 		Log: o.Log, Metrics: o.Metrics,
 	})
+}
+
+// OpenMoveSource opens the store that --db names as the old store of a move. The caller closes it.
+func OpenMoveSource(ctx context.Context, s *config.Settings, log *slog.Logger) (move.Source, error) {
+	if err := s.CheckStore(); err != nil {
+		return nil, err
+	}
+	if s.DB.IsDatabase() {
+		return postgres.OpenSource(ctx, postgres.Config{URL: string(s.DB.URL), Log: log})
+	}
+	return sqlite.Open(ctx, sqlite.Config{Path: s.DB.Path, MustExist: true, Move: true, Log: log})
+}
+
+// OpenMoveDestination opens the store that --db names as the new store of a move. The caller closes it.
+func OpenMoveDestination(ctx context.Context, s *config.Settings, log *slog.Logger) (move.Destination, error) {
+	if err := s.CheckStore(); err != nil {
+		return nil, err
+	}
+	if s.DB.IsDatabase() {
+		return postgres.OpenDestination(ctx, postgres.Config{URL: string(s.DB.URL), Log: log})
+	}
+	return sqlite.Create(ctx, s.DB.Path)
 }

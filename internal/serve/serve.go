@@ -128,7 +128,7 @@ func (v *instance) onClose(f func()) {
 // check returns the usage errors of the server.
 func (v *instance) check(ctx context.Context) error { return v.Settings.CheckServe(ctx, v.Env) }
 
-// openEngine opens the engine, and warns of an interrupted move.
+// openEngine opens the engine.
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
 		Server: true, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
@@ -141,7 +141,6 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 		v.copied = &copiedEngine{Engine: file, destination: v.Settings.Backup.Destination}
 		v.engine = v.copied
 	}
-	warnOfMove(ctx, v.engine, v.log)
 	return nil
 }
 
@@ -236,16 +235,4 @@ func stoppedEarly(ctx context.Context, err error, log *slog.Logger) error {
 	}
 	log.Info("stopped before it was ready")
 	return nil
-}
-
-// warnOfMove logs a warning after an interrupted move of the store, whose capture costs time. The server also starts if
-// the check fails.
-func warnOfMove(ctx context.Context, engine Engine, log *slog.Logger) {
-	switch interrupted, err := engine.Interrupted(ctx); {
-	case err != nil:
-		log.Warn("could not check for an interrupted move of the store", "error", err)
-	case interrupted:
-		log.Warn("an interrupted move still captures each new plant; " +
-			"run the same move again, or plantstore move --from … --abandon")
-	}
 }

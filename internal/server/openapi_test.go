@@ -295,7 +295,6 @@ func TestDocumentExamplesMatchTheResponses(t *testing.T) {
 		plant.CodeOutcomeUnknown:    textUnknownOutcome,
 		plant.CodeStoreUnavailable:  textUnavailable,
 		plant.CodeStoreFull:         textDiskFull,
-		plant.CodeStoreReadOnly:     textReadOnly,
 	} {
 		examples := at(t, responses, strconv.Itoa(code.Status()), "content", "application/json", "examples")
 		checkExample(t, names[code], &plant.Error{Code: code, Message: want}, examples)

@@ -90,7 +90,6 @@ const (
 	textUnavailable = "the plant was not stored because the store cannot write now; send it again"
 	textDiskFull    = "the plant was not stored because the disk of the store is full; " +
 		"send it again when the disk has free space"
-	textReadOnly = "the plant was not stored because a move makes the store read-only; send it again"
 	textNoTokens = "nothing was stored because the store cannot check credentials now; send the request again"
 	textInternal = "internal error; the log of the server has the cause under the request id"
 )
@@ -112,7 +111,6 @@ func TestEngineFails(t *testing.T) {
 		{"outcome unknown, stored", store.ErrOutcomeUnknown, true, retryable(50303, textUnknownOutcome)},
 		{"outcome unknown, not stored", store.ErrOutcomeUnknown, false, retryable(50303, textUnknownOutcome)},
 		{"disk full", store.ErrFull, false, retryable(50305, textDiskFull)},
-		{"read-only", store.ErrReadOnly, false, retryable(50306, textReadOnly)},
 		{"busy", store.ErrBusy, false, retryable(50304, textUnavailable)},
 		{"deadline exceeded", context.DeadlineExceeded, false, retryable(50304, textUnavailable)},
 		{"other error", os.ErrPermission, false, retryable(50304, textUnavailable)},

@@ -67,7 +67,11 @@ func testDamagedPlant(t *testing.T, change string) {
 	var scanned []any
 	_, _, err = e.Scan(ctx, 0, 10, func(p *store.Scanned) { scanned = append(scanned, p.ID, p.Damaged) })
 	read("Scan", err, scanned...)
-	_, err = e.Plants(ctx, 0, 9, 10)
+	for _, err = range e.Plants(ctx) {
+		if err != nil {
+			break
+		}
+	}
 	read("Plants", err)
 	rows, err := e.PlantsByID(ctx, []int64{1, 2, 3})
 	read("PlantsByID", err, rows[0].ID, len(rows))

@@ -67,7 +67,7 @@ func (e *Engine) fanOutOld(ctx context.Context, before, now time.Time) (events i
 	if err != nil || old == 0 {
 		return 0, err
 	}
-	err = e.change(ctx, func() error {
+	err = e.write(ctx, func() error {
 		events, err = store.FanOutOld(e.tx(), now)
 		return err
 	})
@@ -81,7 +81,7 @@ func (e *Engine) changeDeliveries(
 ) (changed int64, err error) {
 	for some := range slices.Chunk(keys, store.ChangeMax) {
 		var n int64
-		err := e.change(ctx, func() error {
+		err := e.write(ctx, func() error {
 			for _, key := range some {
 				if err := e.writer.Run(sql, append([]any{key.webhook, key.plant}, args...)...); err != nil {
 					return err

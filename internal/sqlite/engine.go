@@ -33,13 +33,14 @@ type Config struct {
 	MustExist bool                  // create neither the file nor its tables
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
+	Move      bool                  // lock every other process out that may change the store, and accept a moved one
 	By        audit.Origin          // for the audit log's entry about a migration
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // nil: no metrics
 }
 
-// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
-// and move.Destination.
+// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox and
+// move.Source.
 type Engine struct {
 	store.Changes
 
@@ -48,6 +49,7 @@ type Engine struct {
 	places []*place // of the files that a writing engine has open; set by Open
 	log    *slog.Logger
 
+	moveLock  *os.File       // nil if the engine is read-only
 	serveLock *os.File       // nil in a command
 	ticket    *dbfile.Ticket // nil if the engine is read-only
 
@@ -60,9 +62,6 @@ type Engine struct {
 	current  transaction
 	recorder recorder
 	wal      *os.File // the WAL, for syncWAL
-
-	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
-	capturedTo   int64           // last captured.number that Captured returned; only a move uses it
 
 	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
@@ -103,6 +102,12 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := e.openWriter(ctx, c); err != nil { // first, so that no lock file is created beside another file
 		return nil, err
 	}
+	if e.moveLock, err = dbfile.LockMove(c.Path, c.Move); err != nil {
+		return nil, err
+	}
+	if err := e.placeBeside(dbfile.MoveSuffix); err != nil {
+		return nil, err
+	}
 	if c.Server {
 		if err := e.lockServe(ctx); err != nil {
 			return nil, err
@@ -116,6 +121,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if err := e.migrate(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := e.checkMoved(c); err != nil {
 		return nil, err
 	}
 	if err := e.stmts.prepare(e.writer); err != nil {
@@ -396,8 +404,10 @@ func (e *Engine) release() error {
 		errs = append(errs, e.wal.Close())
 	}
 	errs = append(errs, e.ticket.Close())
-	if e.serveLock != nil {
-		errs = append(errs, e.serveLock.Close())
+	for _, lock := range []*os.File{e.serveLock, e.moveLock} {
+		if lock != nil {
+			errs = append(errs, lock.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

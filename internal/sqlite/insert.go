@@ -26,8 +26,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.state, "SELECT commits, coalesce(move_state, ''), coalesce(webhooks, 0), " +
-			"history, journal_bytes, committed_at FROM state"},
+		{&s.state, "SELECT commits, coalesce(webhooks, 0), history, journal_bytes, committed_at FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, " +
 			"history = ?, journal_bytes = ?, committed_at = ?"},
 	} {
@@ -64,7 +63,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		if e.current.plants == 0 {
 			return nil
 		}
-		if events, err = e.checkWritable(); err == nil && events {
+		if events = e.current.webhooks; events {
 			err = e.writeEvents(batch, outcomes)
 		}
 		if e.current.recorded {
@@ -91,7 +90,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
 		return err
 	}
-	return e.change(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
+	return e.write(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
 }
 
 // insertOne stores a plant, or compares it with the stored one.

@@ -30,8 +30,7 @@ type recorder struct {
 	changes []byte          // scratch of recordPlants
 }
 
-// recordedTables are the tables with the rows that recordRows records: all but the plants, the journal, and those of a
-// move, which another process must begin again.
+// recordedTables are the tables with the rows that recordRows records: all but the plants and the journal.
 var recordedTables = []string{
 	"tokens", "state", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
 }

@@ -2,88 +2,108 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
+	"iter"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// This file implements move.Source and move.Destination.
+// This file implements move.Source.
 
-// Plants implements move.Store.
-func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
-	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
-	return query(ctx, e, func(c *sqlite3.Conn) ([]store.Row, error) {
-		return collectWithin(c.Rows(sql, from, to, limit), store.PlantsBytes, plantRow)
-	})
+// MovedTo implements move.Source.
+func (e *Engine) MovedTo(ctx context.Context) (string, error) { return query(ctx, e, movedTo) }
+
+func movedTo(c *sqlite3.Conn) (to string, err error) {
+	err = dbfile.StateRow(c, "coalesce(moved_to, '')", func(s *sqlite3.Stmt) { to = s.Text(0) })
+	return to, err
 }
 
-// Lock implements move.Store, by the lock file FILE-move.
-func (e *Engine) Lock(context.Context) (unlock func(), err error) {
-	f, err := dbfile.LockMove(e.path)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
-}
-
-// Interrupted reports whether a move that is not complete left a capture, and no longer runs.
-func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
-	if now, err := e.State(ctx); err != nil || now.Move.Phase == store.Moved {
-		return false, err
-	}
-	captures, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
-		return c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
-	})
-	if err != nil || captures == 0 {
-		return false, err
-	}
-	return store.NoMoveRuns(ctx, e.Lock)
-}
-
-// StartCapture implements move.Source.
-func (e *Engine) StartCapture(ctx context.Context) error {
-	e.capturedTo = 0
-	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture + dbfile.StartCapture) })
-}
-
-// Captured implements move.Source.
-func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		const sql = "SELECT number, id FROM captured WHERE number > ? ORDER BY number LIMIT ?"
-		for s, err := range c.Rows(sql, e.capturedTo, limit) {
-			if err != nil {
-				return err
-			}
-			e.capturedTo = s.Int64(0)
-			ids = append(ids, s.Int64(1))
-		}
+// checkMoved returns an error for a store that was moved, unless a move opens it.
+func (e *Engine) checkMoved(c Config) error {
+	if c.Move {
 		return nil
-	})
-	return ids, err
+	}
+	to, err := movedTo(e.writer)
+	if err != nil {
+		return err
+	}
+	return store.Moved(to)
 }
 
-// SetMoveState implements move.Store.
-func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
+// SetMovedTo implements move.Source.
+func (e *Engine) SetMovedTo(ctx context.Context, to string, event audit.Event) error {
 	return e.write(ctx, func() error {
-		if now := e.current.move; now != before {
-			return now.Changed(before)
+		if err := e.writer.Run("UPDATE state SET moved_to = nullif(?, '')", to); err != nil {
+			return err
 		}
-		e.current.moveSet = &after
-		return e.writer.Run("UPDATE state SET move_state = ?", after.Text())
+		return store.AppendAudit(e.tx(), event)
 	})
 }
 
-// Reopen implements move.Store.
-func (e *Engine) Reopen(ctx context.Context) error {
-	return e.write(ctx, func() error {
-		e.current.moveSet = &store.MoveState{}
-		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET move_state = NULL;")
+// Plants implements move.Source.
+func (e *Engine) Plants(ctx context.Context) iter.Seq2[store.Row, error] {
+	return sequence(func(visit func(store.Row) bool) error {
+		return e.read(ctx, func(c *sqlite3.Conn) error { return eachPlant(c, visit) })
 	})
 }
 
-// Totals implements move.Store.
-func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
-	s, err := query(ctx, e, dbfile.ReadState)
-	return store.Totals{Plants: s.Plants, Digests: s.Digests}, true, err
+// sequence returns the rows for which each calls visit, until visit returns false, and then the error of each.
+func sequence[T any](each func(visit func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		if err := each(func(row T) bool { return yield(row, nil) }); err != nil {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+// eachPlant calls visit for the plants of a store by ascending id, until it returns false. After the last one it
+// returns an error unless they are as many, with the same digests, as the store counts.
+func eachPlant(c *sqlite3.Conn, visit func(store.Row) bool) error {
+	var d store.Digester
+	var got store.Totals
+	for s, err := range c.Rows("SELECT " + dbfile.PlantColumns + " FROM plants ORDER BY id") {
+		if err != nil {
+			return err
+		}
+		r, ok := dbfile.PlantRow(&d, s)
+		if !ok {
+			return store.Damaged(r.ID) // a copy of it would get a digest that matches
+		}
+		got.Plants++
+		got.Digests += s.Int64(5)
+		if !visit(r) {
+			return nil
+		}
+	}
+	s, err := dbfile.ReadState(c)
+	if want := (store.Totals{Plants: s.Plants, Digests: s.Digests}); err == nil && got != want {
+		err = fmt.Errorf("the store is damaged: it has %d plants with digest %x and counts %d with %x; run plantstore verify",
+			got.Plants, got.Digests, want.Plants, want.Digests)
+	}
+	return err
+}
+
+// OutboxRows implements move.Source.
+func (e *Engine) OutboxRows(ctx context.Context) iter.Seq2[store.OutboxRow, error] {
+	// CROSS JOIN, so that the events stay in their order.
+	const sql = "SELECT 0, plant, created_at, NULL, NULL, 0, '' " +
+		"FROM plantstore_outbox CROSS JOIN plants ON plants.id = plant " +
+		"UNION ALL SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries"
+	return sequence(func(visit func(store.OutboxRow) bool) error {
+		return e.read(ctx, func(c *sqlite3.Conn) error {
+			for s, err := range c.Rows(sql) {
+				if err != nil || !visit(store.OutboxRow{
+					Webhook: s.Int64(0), Plant: s.Int64(1), Since: s.Time(2), DueAt: s.Time(3),
+					DeadAt: s.Time(4), Attempts: int(s.Int64(5)), Reason: s.Text(6),
+				}) {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 }

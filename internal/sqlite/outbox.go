@@ -58,7 +58,7 @@ func (e *Engine) TakeDeliveries(
 	if err := e.checkpointIfDue(ctx, frames); err != nil {
 		return nil, err
 	}
-	err = e.change(ctx, func() error {
+	err = e.write(ctx, func() error {
 		taken, err = store.TakeDeliveries(e.tx(), settled, claim, time.Now())
 		return err
 	})

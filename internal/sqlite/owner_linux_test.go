@@ -106,7 +106,7 @@ func TestFilesOfRoot(t *testing.T) {
 	stored := func(t *testing.T, path string) {
 		must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 		must(t, os.Chown(path, owner, owner))
-		for _, suffix := range []string{"-mark", "-ticket"} {
+		for _, suffix := range []string{"-mark", "-move", "-ticket"} {
 			must(t, os.Remove(path+suffix))
 		}
 	}

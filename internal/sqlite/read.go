@@ -112,12 +112,3 @@ func recordRow(d *store.Digester, s *sqlite3.Stmt) (plant.Record, error) {
 	by := store.CreatorName(s.Text(6), r.CreatedBy)
 	return plant.Record{NewPlant: r.NewPlant, CreatedAt: r.CreatedAt.UTC(), CreatedBy: by}, nil
 }
-
-// plantRow returns store.Damaged for a damaged row: a copy of it would get a digest that matches.
-func plantRow(d *store.Digester, s *sqlite3.Stmt) (store.Row, error) {
-	r, ok := dbfile.PlantRow(d, s)
-	if !ok {
-		return r, store.Damaged(r.ID)
-	}
-	return r, nil
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,58 +34,6 @@ func TestIgnoredInsert(t *testing.T) {
 	if !errors.Is(err, store.ErrBroken) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-}
-
-// TestOwnMoveState shows that an engine writes under its own move state only if that was
-// committed, and only until Reopen.
-func TestOwnMoveState(t *testing.T) {
-	t.Parallel()
-	e := openServer(t)
-	mover, err := Open(t.Context(), Config{Path: e.path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mover.Close()
-	long := store.MoveState{Phase: store.Filling, Other: strings.Repeat("x", 100_000)}
-	exec := func(sql string) {
-		t.Helper()
-		if err := mover.writer.Exec(sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set := func(e *Engine, after store.MoveState) {
-		t.Helper()
-		if err := e.SetMoveState(t.Context(), store.MoveState{}, after); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refused := func(when string, id int64) {
-		t.Helper()
-		if err := insertBatch(t.Context(), mover, plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrReadOnly) {
-			t.Errorf("%s: got %v, want %v", when, err, store.ErrReadOnly)
-		}
-	}
-
-	exec("PRAGMA max_page_count = 10")
-	if err := mover.SetMoveState(t.Context(), store.MoveState{}, long); !errors.Is(err, store.ErrFull) {
-		t.Fatalf("got %v, want %v", err, store.ErrFull)
-	}
-	exec("PRAGMA max_page_count = 100000")
-	set(e, long)
-	refused("after a rollback of its move state", 1)
-	if err := e.Reopen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	set(mover, long)
-	if err := insertBatch(t.Context(), mover, plantsFrom(2, 1, "Rosa")); err != nil {
-		t.Errorf("under its own move state: %v", err)
-	}
-	if err := mover.Reopen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	set(e, long)
-	refused("after Reopen", 3)
 }
 
 // TestCheckpointWait shows that a batch that waits for a checkpoint in the background ends with

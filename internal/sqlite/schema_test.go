@@ -55,24 +55,13 @@ var hostile = []struct{ name, sql, want string }{
 		`trigger "evil" on "other" is not part of it`,
 	},
 	{
-		"another capture trigger", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
-			"CREATE TRIGGER capture AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
-		`trigger "capture" differs from the schema: ` +
-			`want "ERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END", ` +
-			`got "ERT ON plants BEGIN DELETE FROM plants; END"`,
-	},
-	{
-		"half of a capture", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
-		`trigger "capture" is missing`,
-	},
-	{
 		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + endlessPlants,
 		`table "plants" is missing`,
 	},
 	{
 		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless +
 			"SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, " +
-			"0 AS token_changes, 0 AS token_digests, '' AS move_state FROM r",
+			"0 AS token_changes, 0 AS token_digests, '' AS moved_to FROM r",
 		`table "state" is missing`,
 	},
 	{
@@ -208,23 +197,6 @@ func TestForeignTables(t *testing.T) {
 			t.Errorf("%s: %+v, %v", sql, v, err)
 		}
 	}
-}
-
-// TestCaptureIsPartOfSchema shows that Open accepts a store with a capture.
-func TestCaptureIsPartOfSchema(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "plants.db")
-	mover := sqlitetest.Open(t, sqlite.Config{Path: path})
-	must(t, mover.StartCapture(t.Context()))
-	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
-	must(t, sqlitetest.Insert(t.Context(), server, sqlitetest.Batch(0, 3)))
-	if ids, err := mover.Captured(t.Context(), 10); err != nil || len(ids) != 3 {
-		t.Errorf("captured %v, %v; want 3 ids", ids, err)
-	}
-	must(t, server.Close())
-	must(t, mover.Reopen(t.Context()))
-	must(t, mover.Close())
-	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
 // TestManyObjects shows that the number of objects in a file is limited.

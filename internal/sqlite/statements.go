@@ -29,12 +29,3 @@ func (e *Engine) changes() store.Changes {
 		},
 	}
 }
-
-// MoveState implements store.Tx.
-func (s statements) MoveState() (store.MoveState, error) { return s.engine.current.move, nil }
-
-// CheckWritable implements store.Tx.
-func (s statements) CheckWritable() error {
-	_, err := s.engine.checkWritable()
-	return err
-}

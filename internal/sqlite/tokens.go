@@ -78,8 +78,8 @@ func (e *Engine) State(ctx context.Context) (store.State, error) {
 		return store.State{}, err
 	}
 	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
-		err = dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
-			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
+		err = dbfile.StateRow(c, "token_changes, plants", func(s *sqlite3.Stmt) {
+			now = store.State{TokenChanges: s.Int64(0), Plants: s.Int64(1)}
 		})
 		return now, err
 	})

@@ -18,7 +18,6 @@ import (
 // that row. It is the zero value in the transaction that creates the tables.
 type transaction struct {
 	commit   int64
-	move     store.MoveState
 	webhooks bool // a webhook is active
 
 	history  journal.History // after the last commit; after this one, once it is recorded
@@ -27,8 +26,7 @@ type transaction struct {
 	journal  int64           // bytes of the changes in the journal; after this transaction, once it is recorded
 	at       int64           // time of the last recorded commit, in microseconds; of this one, once it is recorded
 
-	plants, digests int64            // added
-	moveSet         *store.MoveState // nil: unchanged
+	plants, digests int64 // added
 }
 
 // write runs a change of rows, but not of plants, in a transaction. An error means that it changed nothing, unless
@@ -54,26 +52,6 @@ func (e *Engine) run(ctx context.Context, change func() error) error {
 	}
 	defer e.unlockTicket()
 	return e.recordBroken(e.transact(ctx, change))
-}
-
-// change is write, unless a move of another process has made the store read-only.
-func (e *Engine) change(ctx context.Context, do func() error) error {
-	return e.write(ctx, func() error {
-		if _, err := e.checkWritable(); err != nil {
-			return err
-		}
-		return do()
-	})
-}
-
-// checkWritable returns an error if a move of another process has made the store read-only. It also reports whether new
-// plants have events: not while a move fills the store, because the move copies the events of the other store.
-func (e *Engine) checkWritable() (events bool, err error) {
-	now := e.current.move
-	if now != e.ownMoveState {
-		err = now.Err()
-	}
-	return e.current.webhooks && now.Phase == "", err
 }
 
 // recordBroken makes the engine refuse all later writes after an error that wraps
@@ -111,9 +89,6 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 			}
 			e.updateMark(e.current.commit)
 		}
-		if e.current.moveSet != nil {
-			e.ownMoveState = *e.current.moveSet
-		}
 		return nil
 	}
 	err = classify(err)
@@ -140,8 +115,8 @@ func (e *Engine) readState() error {
 	}
 	if err == nil {
 		e.current = transaction{
-			commit: s.Int64(0) + 1, move: store.ParseMoveState(s.Text(1)), webhooks: s.Int64(2) != 0,
-			history: journal.HistoryFrom(s.Bytes(3)), recorded: !s.Null(3), journal: s.Int64(4), at: s.Int64(5),
+			commit: s.Int64(0) + 1, webhooks: s.Int64(1) != 0,
+			history: journal.HistoryFrom(s.Bytes(2)), recorded: !s.Null(2), journal: s.Int64(3), at: s.Int64(4),
 		}
 	}
 	return err

@@ -17,18 +17,9 @@ func (c *Changes) AuditRows(ctx context.Context, after int64, limit int) ([]audi
 	return read(ctx, c, func(r Reader) ([]audit.Row, error) { return r.AuditRows(after, limit) })
 }
 
-// AppendAudit implements move.Store.
+// AppendAudit implements admin.Engine and move.Destination.
 func (c *Changes) AppendAudit(ctx context.Context, events ...audit.Event) error {
-	return c.Write(ctx, func(tx Tx) error {
-		now, err := tx.MoveState()
-		if err == nil && now.Phase == Filling { // the move copies the log of the other store
-			err = tx.CheckWritable()
-		}
-		if err != nil {
-			return err
-		}
-		return AppendAudit(tx, events...)
-	})
+	return c.Write(ctx, func(tx Tx) error { return AppendAudit(tx, events...) })
 }
 
 // AppendAudit appends entries in a transaction.
@@ -47,7 +38,7 @@ func AppendAudit(tx Tx, events ...audit.Event) error {
 
 // PruneAudit implements admin.Engine.
 func (c *Changes) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
-	err = c.change(ctx, func(tx Tx) error {
+	err = c.Write(ctx, func(tx Tx) error {
 		ends, err := tx.AuditEnds()
 		if err != nil || to.Sequence <= ends.Anchor.Sequence {
 			return err // another process was first
@@ -73,7 +64,7 @@ func (c *Changes) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin
 
 // PutAudit implements move.Destination.
 func (c *Changes) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error {
-	return c.change(ctx, func(tx Tx) error {
+	return c.Write(ctx, func(tx Tx) error {
 		ends, err := tx.AuditEnds()
 		if err != nil {
 			return err

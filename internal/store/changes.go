@@ -37,12 +37,6 @@ type Reader interface {
 type Tx interface {
 	Reader
 
-	// MoveState returns the move state of the store.
-	MoveState() (MoveState, error)
-
-	// CheckWritable returns an error that wraps ErrReadOnly if a move of another process makes the store read-only.
-	CheckWritable() error
-
 	// TokensBy returns the selected tokens by ascending id; no subjects and no JWTs.
 	TokensBy(s Selector) ([]auth.Token, error)
 
@@ -104,14 +98,4 @@ func read[T any](ctx context.Context, c *Changes, do func(Reader) (T, error)) (r
 		return err
 	})
 	return result, err
-}
-
-// change is Write, unless a move of another process has made the store read-only.
-func (c *Changes) change(ctx context.Context, do func(Tx) error) error {
-	return c.Write(ctx, func(tx Tx) error {
-		if err := tx.CheckWritable(); err != nil {
-			return err
-		}
-		return do(tx)
-	})
 }

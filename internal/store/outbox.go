@@ -297,3 +297,6 @@ type OutboxRow struct {
 	Attempts int
 	Reason   string
 }
+
+// Bytes returns the size of the text.
+func (r OutboxRow) Bytes() int { return len(r.Reason) }

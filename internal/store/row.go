@@ -8,20 +8,14 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Row is a stored plant as a move copies it: a plant.Record that names its creator
-// by id.
+// Row is a stored plant: a plant.Record that names its creator by id.
 type Row struct {
 	plant.NewPlant
 	CreatedAt time.Time // whole microseconds
 	CreatedBy int64     // id of the token; 0 for the operator's own commands
 }
 
-// PlantsByID implements move.Store.
+// PlantsByID implements writepath.Engine.
 func (c *Changes) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
 	return read(ctx, c, func(r Reader) ([]Row, error) { return r.PlantsByID(ids, math.MaxInt) })
-}
-
-// Create returns the Create that stores the row in another store.
-func (r *Row) Create() Create {
-	return Create{Plant: r.NewPlant, By: r.CreatedBy, At: r.CreatedAt}
 }

@@ -1,4 +1,4 @@
-// Package store is what engines share: the types and errors of their methods, digests, the state of a move, and the
+// Package store is what engines share: the types and errors of their methods, digests, and the
 // changes of tokens, the audit log and webhooks, for which an engine has only the statements. The packages writepath,
 // admin, webhook and move declare the methods that they need of an engine, and package storetest tests all of them.
 package store
@@ -47,9 +47,8 @@ func (o Outcome) Created() bool { return !o.Replayed && o.Conflict == nil }
 
 // State is the state of a store that a server polls.
 type State struct {
-	TokenChanges int64     // changes with every change of a token other than its last use
-	Move         MoveState // the zero value: the store is not read-only
-	Plants       int64     // number of stored plants: an estimate where counting is slow, -1 if unknown
+	TokenChanges int64 // changes with every change of a token other than its last use
+	Plants       int64 // number of stored plants: an estimate where counting is slow, -1 if unknown
 }
 
 // Sizes are the sizes of a SQLite file, in bytes.
@@ -179,9 +178,6 @@ var (
 	ErrBusy = errors.New("another process has locked the store")
 	// ErrFull means that the disk is full. The call changed nothing.
 	ErrFull = errors.New("no space left for the store; free space on its disk")
-	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
-	// changes no token. The call changed nothing.
-	ErrReadOnly = errors.New("a move makes the store read-only")
 	// ErrClosed means that the store is shutting down. The call changed nothing.
 	ErrClosed = errors.New("the store is shutting down")
 	// ErrOutcomeUnknown means that the batch may be stored.

@@ -9,9 +9,9 @@ import (
 	"plantstore/internal/auth"
 )
 
-// changeTokens is change for tokens: it also makes every server reload its keyring.
+// changeTokens is Write for tokens: it also makes every server reload its keyring.
 func (c *Changes) changeTokens(ctx context.Context, do func(Tx) error) error {
-	return c.change(ctx, func(tx Tx) error {
+	return c.Write(ctx, func(tx Tx) error {
 		if err := do(tx); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (c *Changes) PutSubject(ctx context.Context, t auth.Token, most int) (store
 	if err != nil || found {
 		return stored, err
 	}
-	err = c.change(ctx, func(tx Tx) error {
+	err = c.Write(ctx, func(tx Tx) error {
 		if stored, found, err = tokenOfHash(tx, t.Hash); err != nil || found {
 			return err
 		}

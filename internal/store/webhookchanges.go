@@ -31,7 +31,7 @@ func (c *Changes) SetWebhooks(ctx context.Context, urls []string, by audit.Origi
 	if added, removed := compareWebhooks(all, urls); len(added)+len(removed) == 0 {
 		return all, nil // without a write, so that a server can start on a full disk
 	}
-	err = c.change(ctx, func(tx Tx) error {
+	err = c.Write(ctx, func(tx Tx) error {
 		if all, err = tx.Webhooks(); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (c *Changes) EndDeliveries(ctx context.Context) (ended int64, err error) {
 	if err != nil || !slices.ContainsFunc(all, removed) {
 		return 0, err
 	}
-	err = c.change(ctx, func(tx Tx) (err error) {
+	err = c.Write(ctx, func(tx Tx) (err error) {
 		ended, err = changeDeliveries(tx, removed, tx.EndDeliveries)
 		return err
 	})
@@ -78,7 +78,7 @@ func (c *Changes) changeDead(
 	selected := func(w Webhook) bool {
 		return (s.Webhook == 0 || s.Webhook == w.ID) && (w.Active || action == audit.WebhookDrop)
 	}
-	err = c.change(ctx, func(tx Tx) error {
+	err = c.Write(ctx, func(tx Tx) error {
 		changed, err = changeDeliveries(tx, selected, func(webhook int64, most int) (int64, error) {
 			return do(tx, webhook, s.Plant, most)
 		})

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -124,7 +123,7 @@ func (d *dispatcher) take(
 	defer cancel()
 	taken, err := d.config.Outbox.TakeDeliveries(ctx, d.settled, claim)
 	if err != nil {
-		if !d.warned && !errors.Is(err, store.ErrReadOnly) {
+		if !d.warned {
 			d.warned = true
 			d.config.Log.Warn("could not read or write the outbox of the webhooks; the deliveries wait", "error", err)
 		}

@@ -7,8 +7,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// Outbox is the part of an engine that stores events and their deliveries. Every method that changes the outbox returns
-// an error that wraps store.ErrReadOnly while a move makes the store read-only.
+// Outbox is the part of an engine that stores events and their deliveries.
 type Outbox interface {
 	// Webhooks returns all webhooks of the store, by ascending id.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)

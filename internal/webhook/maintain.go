@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -51,7 +50,7 @@ func EndRemoved(ctx context.Context, o Outbox, log *slog.Logger) {
 		n, err := o.EndDeliveries(limited)
 		cancel()
 		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, store.ErrReadOnly) {
+			if ctx.Err() == nil {
 				log.Warn("could not end the deliveries to removed webhooks; a running server retries within a minute", "error", err)
 			}
 			break

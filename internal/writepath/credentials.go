@@ -36,9 +36,8 @@ type credentials struct {
 	log      *slog.Logger
 	outage   *outage
 	keyring  auth.Keyring
-	move     atomic.Pointer[store.MoveState] // of the last poll
-	plants   atomic.Int64                    // of the last poll
-	polledAt atomic.Int64                    // start of the last successful poll, in Unix nanoseconds
+	plants   atomic.Int64 // of the last poll
+	polledAt atomic.Int64 // start of the last successful poll, in Unix nanoseconds
 
 	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
 	registering    chan struct{} // semaphore of the request that stores a subject
@@ -136,9 +135,6 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 		c.version = state.TokenChanges
 	}
 	c.plants.Store(state.Plants)
-	if before := c.move.Swap(&state.Move); before != nil && *before != state.Move {
-		c.log.Warn("move state changed", "now", state.Move.String())
-	}
 	c.polledAt.Store(now.UnixNano())
 	return nil
 }

@@ -11,9 +11,6 @@ import (
 // passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
 // store.ErrClosed.
 func (s *Store) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
-	if err := s.credentials.move.Load().Err(); err != nil {
-		return nil, err
-	}
 	return s.writer.insert(ctx, batch)
 }
 

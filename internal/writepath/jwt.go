@@ -94,7 +94,7 @@ func (c *credentials) unregistered(err error) error {
 		return plant.Errorf(plant.CodeStoreUnavailable,
 			"nothing was stored because the store has too many subjects of the issuer; ask the store's operator")
 	}
-	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrFull) {
+	if errors.Is(err, store.ErrFull) {
 		return clientError(err)
 	}
 	return c.unreadable(err)

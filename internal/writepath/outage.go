@@ -71,10 +71,9 @@ func (o *outage) probeFailed(err error) {
 	o.keepFailing(err)
 }
 
-// keepFailing records that a commit has failed. A move and an outage have their own states. The
-// caller has locked mu.
+// keepFailing records that a commit has failed, unless there is an outage. The caller has locked mu.
 func (o *outage) keepFailing(err error) {
-	if errors.Is(err, store.ErrReadOnly) || !o.since.IsZero() {
+	if !o.since.IsZero() {
 		return
 	}
 	if !o.failing.Swap(true) {

@@ -36,8 +36,7 @@ type Store struct {
 }
 
 // New starts a store on an engine, and reads the tokens before it returns. The
-// caller closes it. The error wraps store.ErrReadOnly if a move makes the engine's store
-// read-only.
+// caller closes it.
 func New(ctx context.Context, c Config) (*Store, error) {
 	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
 	if c.Log == nil {
@@ -46,9 +45,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	o := &outage{log: c.Log}
 	credentials, err := newCredentials(ctx, c.Engine, c.JWT, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := credentials.move.Load().Err(); err != nil {
 		return nil, err
 	}
 	credentials.measure(c.Metrics)
@@ -63,9 +59,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // Create returns within Limits.AnswerTimeout. It has no context, because a plant
 // in a batch is stored even if its client disconnects.
 func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
-	if err := s.credentials.move.Load().Err(); err != nil {
-		return false, clientError(err)
-	}
 	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
@@ -113,13 +106,7 @@ func (s *Store) Ready() error {
 	case s.writer.outage.unreachable():
 		return errors.New("the store is unreachable; see the log")
 	}
-	if err := s.writer.outage.unwritable(); err != nil {
-		return err
-	}
-	if s.credentials.move.Load().Phase != "" {
-		return store.ErrReadOnly // the new store's name is for the log only: /readyz is public
-	}
-	return nil
+	return s.writer.outage.unwritable()
 }
 
 // Writing reports whether plants wait for a commit, or are in one. Reads in the background

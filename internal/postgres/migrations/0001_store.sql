@@ -30,7 +30,7 @@ CREATE TABLE plantstore (
     version         bigint  NOT NULL, -- of the schema: the number of applied migrations
     token_changes   bigint  NOT NULL, -- incremented by every change of a token but its last use, so that a server
                                       -- finds a change without reading every token
-    move_state      text,             -- NULL: the store accepts plants
+    moved_to        text,             -- the store to which a move has copied this one; NULL: it was not moved
     webhooks        boolean,          -- true: the statement that creates a plant adds an event; NULL: it does not
     audit_sequence  bigint,           -- the newest entry of the audit log; NULL: there is none
     audit_hash      bytea,

@@ -14,7 +14,7 @@ func AddMigration(t testing.TB, sql string) {
 	t.Helper()
 	t.Setenv("PLANTSTORE_TEST_MIGRATION", sql)
 	before := migrations
-	set := func(all []store.Migration) { migrations, expectedSchema = all, sync.OnceValues(createExpected) }
+	set := func(all []store.Migration) { migrations, expectedSchemas = all, sync.OnceValues(createExpected) }
 	set(append(slices.Clip(before), store.Migration{File: "next.sql", SQL: sql}))
 	t.Cleanup(func() { set(before) })
 }

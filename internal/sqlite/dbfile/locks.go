@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// SQLite's write lock is not fair, and it shows neither a server nor a move. So there are lock
+// SQLite's write lock is not fair, and it does not show a server. So there are lock
 // files beside the database:
 //
 //   - The one server of the file locks FILE-serve until it ends, and the file itself by LockFile.
@@ -24,7 +24,8 @@ import (
 //     it before each batch and waits for the command. Without the ticket, the server would
 //     acquire SQLite's write lock again within microseconds.
 //
-//   - The command that moves or fills the store locks FILE-move.
+//   - Every process that may change the store shares FILE-move while it has the store open. A move
+//     locks it, for the store that it copies and for the new one.
 //
 // They use flock(2), so the kernel releases them when the process ends.
 
@@ -86,18 +87,23 @@ func Served(path string) bool {
 	return !shared && err == nil
 }
 
-// LockMove locks FILE-move, or returns store.ErrMoveRunning. Closing the file releases the lock.
-func LockMove(path string) (*os.File, error) {
-	f, err := openLock(path, moveSuffix)
+// LockMove shares FILE-move, or locks it for a move. Closing the file releases the lock. The error wraps
+// store.ErrMoveRunning or store.ErrInUse if another process has it.
+func LockMove(path string, move bool) (*os.File, error) {
+	f, err := openLock(path, MoveSuffix)
 	if err != nil {
 		return nil, err
 	}
-	locked, err := tryLock(f, syscall.LOCK_EX)
+	how, taken := syscall.LOCK_SH, fmt.Errorf("%s: %w: wait for its end", path, store.ErrMoveRunning)
+	if move {
+		how, taken = syscall.LOCK_EX, fmt.Errorf("another process uses %s: %w", path, store.ErrInUse)
+	}
+	locked, err := tryLock(f, how)
 	if locked {
 		return f, nil
 	}
 	_ = f.Close()
-	return nil, cmp.Or(err, store.ErrMoveRunning)
+	return nil, cmp.Or(err, taken)
 }
 
 // Ticket is the write ticket of a process.

@@ -69,14 +69,3 @@ func apply(c *sqlite3.Conn, version int) error {
 	}
 	return c.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version+1))
 }
-
-// StartCapture and StopCapture are the SQL of a capture: a trigger that records the id of each
-// new plant in the transaction that creates the plant, on every connection.
-const (
-	StartCapture = `
-		CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
-		CREATE TRIGGER capture AFTER INSERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END;`
-	StopCapture = `
-		DROP TRIGGER IF EXISTS capture;
-		DROP TABLE IF EXISTS captured;`
-)

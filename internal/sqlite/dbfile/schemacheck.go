@@ -41,43 +41,29 @@ func objects(c *sqlite3.Conn) ([]object, error) {
 	})
 }
 
-// expected is the schema that the migrations create.
-type expected struct {
-	versions [][]object // by number of applied migrations, from 0
-	capture  []object   // the table and the trigger of a capture: both or none
-}
+// expectedSchemas is createExpected, once.
+var expectedSchemas = sync.OnceValues(createExpected)
 
-// expectedSchema is createExpected, once.
-var expectedSchema = sync.OnceValues(createExpected)
-
-// createExpected creates a store of each version in memory.
-func createExpected() (e expected, err error) {
+// createExpected returns the schema that the migrations create, by the number of applied ones, from 0. It creates a
+// store of each version in memory.
+func createExpected() (versions [][]object, err error) {
 	c, err := sqlite3.Open(":memory:")
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	e.versions = [][]object{nil}
+	versions = [][]object{nil}
 	for version := range NewestSchema() {
 		if err := apply(c, version); err != nil {
-			return e, err
+			return nil, err
 		}
 		all, err := objects(c)
 		if err != nil {
-			return e, err
+			return nil, err
 		}
-		e.versions = append(e.versions, all)
+		versions = append(versions, all)
 	}
-	if err := c.Exec(StartCapture); err != nil {
-		return e, err
-	}
-	withCapture, err := objects(c)
-	for _, o := range withCapture {
-		if find(e.versions[NewestSchema()], o) == nil {
-			e.capture = append(e.capture, o)
-		}
-	}
-	return e, err
+	return versions, nil
 }
 
 // find returns the object with the kind and name of o, or nil.
@@ -93,7 +79,7 @@ func find(all []object, o object) *object {
 // the differences. Ordinary tables of other programs and their indexes are allowed, because
 // tools that copy the store add them, but not if they contain code.
 func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
-	e, err := expectedSchema()
+	versions, err := expectedSchemas()
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +90,7 @@ func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	if len(found) > objectsMax {
 		return []string{fmt.Sprintf("it has more than %d tables and indexes", objectsMax)}, nil
 	}
-	want := e.versions[version]
-	if slices.ContainsFunc(e.capture, func(o object) bool { return find(found, o) != nil }) {
-		want = slices.Concat(want, e.capture)
-	}
+	want := versions[version]
 	var faults []string
 	for _, w := range want {
 		switch got := find(found, w); {

@@ -22,6 +22,7 @@ type Engine interface {
 	Tokens(ctx context.Context) ([]auth.Token, error)
 	MarkUsed(ctx context.Context, uses []auth.Use) error
 	PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error)
+	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
 
 	// The operations of the operator (admin.Engine).
 	Sizes() *store.Sizes
@@ -47,25 +48,14 @@ type Engine interface {
 	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 
-	// A move (move.Source and move.Destination).
-	AppendAudit(ctx context.Context, events ...audit.Event) error
-	Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error)
-	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
-	Totals(ctx context.Context) (t store.Totals, known bool, err error)
-	Lock(ctx context.Context) (unlock func(), err error)
-	SetMoveState(ctx context.Context, before, after store.MoveState) error
-	Reopen(ctx context.Context) error
-	StartCapture(ctx context.Context) error
-	Captured(ctx context.Context, limit int) ([]int64, error)
-	OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error)
+	// The parts of a move that store.Changes has (move.Destination).
 	PutTokens(ctx context.Context, tokens []auth.Token) error
 	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
-	PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error
 
 	// Commands and the start of a server.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
 	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
 	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
 	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
-	Interrupted(ctx context.Context) (bool, error)
 	Close() error
 }

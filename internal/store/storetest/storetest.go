@@ -41,6 +41,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"read/scan", testScan},
 		{"read/scan to the end", testScanEnd},
 		{"read/scan of large plants", testScanLarge},
+		{"read/by id", testPlantsByID},
 		{"read/canceled", testReadCanceled},
 		{"tokens/create", testCreateToken},
 		{"tokens/first", testFirstTokens},
@@ -73,15 +74,8 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/many deliveries", testManyDeliveries},
 		{"outbox/dead letters", testDeadLetters},
 		{"outbox/expire", testExpire},
-		{"outbox/read-only", testOutboxReadOnly},
-		{"move/plants", testPlants},
 		{"move/tokens", testPutTokens},
 		{"move/audit", testPutAudit},
-		{"move/outbox", testPutOutbox},
-		{"move/capture", testCapture},
-		{"move/state", testMoveState},
-		{"move/lock", testLock},
-		{"move/totals", testTotals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,7 @@ CREATE TABLE state (
     token_changes   INTEGER NOT NULL, -- incremented by every change of a token but its last use, so
                                       -- that a server finds a change without reading every token
     token_digests   INTEGER NOT NULL, -- the sum of the tokens' digests
-    move_state      TEXT,             -- state of a move; NULL: the store accepts plants
+    moved_to        TEXT,             -- the store to which a move has copied this one; NULL: it was not moved
     webhooks        INTEGER,          -- 1: the transaction that creates a plant adds an event; NULL: it does not
     audit_sequence  INTEGER,          -- the newest entry of the audit log; NULL: there is none
     audit_hash      BLOB,

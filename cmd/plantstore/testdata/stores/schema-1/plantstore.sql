@@ -21,7 +21,7 @@ CREATE TABLE public.plantstore (
     one boolean NOT NULL,
     version bigint NOT NULL,
     token_changes bigint NOT NULL,
-    move_state text,
+    moved_to text,
     webhooks boolean,
     audit_sequence bigint,
     audit_hash bytea,
