@@ -263,7 +263,8 @@ func TestBadChanges(t *testing.T) {
 		{"/revoke", `{"id":0}`, "id must be at least 1; got 0", 40062},
 		{"/revoke", `{"name":""}`, "name is empty", 40062},
 		{
-			"/revoke", `{"secret_sha256":"ab"}`, `secret_sha256 must be the SHA-256 of a secret in 64 hexadecimal digits; got "ab"`, 40062,
+			"/revoke", `{"secret_sha256":"ab"}`,
+			`secret_sha256 must be the SHA-256 of a secret in 64 hexadecimal digits; got "ab"`, 40062,
 		},
 		{
 			"/revoke", `{"subject":"bot"}`, "issuer is missing, and the server accepts no JWTs (--oidc-issuer)", 40062,

@@ -643,10 +643,16 @@ func TestImportInFailingStore(t *testing.T) {
 		code int
 		text string
 	}{
-		"full":    {fmt.Errorf("%w: /secret", store.ErrFull), 50305, "the disk of the store is full; send it again when the disk has free space"},
+		"full": {
+			fmt.Errorf("%w: /secret", store.ErrFull), 50305,
+			"the disk of the store is full; send it again when the disk has free space",
+		},
 		"unknown": {store.ErrOutcomeUnknown, 50303, "the store failed, and the rows may be stored"},
-		"away":    {io.ErrUnexpectedEOF, 50304, "the store cannot write now; send it again"},
-		"broken":  {store.ErrBroken, 50304, "the store cannot write now; send it again"},
+		"full, unknown": {
+			errors.Join(store.ErrFull, store.ErrOutcomeUnknown), 50303, "the store failed, and the rows may be stored",
+		},
+		"away":   {io.ErrUnexpectedEOF, 50304, "the store cannot write now; send it again"},
+		"broken": {store.ErrBroken, 50304, "the store cannot write now; send it again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -286,7 +286,8 @@ func TestServiceRunsOneJob(t *testing.T) {
 		t.Errorf("second backup %+v, %v", second, err)
 	}
 	r.Close()
-	if j, err := r.Job(second.ID); err != nil || j.Ended.IsZero() || j.Error != "" && !strings.Contains(j.Error, context.Canceled.Error()) {
+	j, err := r.Job(second.ID)
+	if err != nil || j.Ended.IsZero() || j.Error != "" && !strings.Contains(j.Error, context.Canceled.Error()) {
 		t.Errorf("after Close: %+v, %v", j, err)
 	}
 	if _, err := r.MakeBackup(admin); !errors.Is(err, ErrClosed) {

@@ -111,13 +111,22 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
 		{Method: "GET", Path: "/plants/{id}", Scope: read, AllowLinks: true, Handle: c.showPlant},
 
-		{Method: "GET", Path: "/import", Scope: create, OtherScope: all, Untimed: true, AllowLinks: true, Handle: c.showImports},
+		{
+			Method: "GET", Path: "/import", Scope: create, OtherScope: all, Untimed: true, AllowLinks: true,
+			Handle: c.showImports,
+		},
 		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
 		{Method: "GET", Path: file, Scope: create, OtherScope: all, Untimed: true, AllowLinks: true, Handle: c.showImport},
 		{Method: "POST", Path: file, Scope: create, Untimed: true, Handle: c.importFile},
-		{Method: "GET", Path: file + "/live", Scope: create, OtherScope: all, Untimed: true, Background: true, Handle: c.serveImport},
+		{
+			Method: "GET", Path: file + "/live", Scope: create, OtherScope: all, Untimed: true, Background: true,
+			Handle: c.serveImport,
+		},
 		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
-		{Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Untimed: true, Handle: withForm(c.cancelImport)},
+		{
+			Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Untimed: true,
+			Handle: withForm(c.cancelImport),
+		},
 
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential, c.credentialsWith),

@@ -31,13 +31,16 @@ func (c *Console) webhooksWith(call *server.Call, fault *plant.Error) error {
 	if err != nil {
 		return err
 	}
-	dead, err := c.Operations.DeadLetters(call.Context(), admin.ListQuery{Cursor: cursorOf(call.Request), Limit: deadOnPage})
+	page := admin.ListQuery{Cursor: cursorOf(call.Request), Limit: deadOnPage}
+	dead, err := c.Operations.DeadLetters(call.Context(), page)
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Webhooks", Address: "/webhooks", Notice: deadNotice(call.URL.Query()), Fault: fault, Content: webhooks{
-		dead, list.Webhooks, newPager(call.Request, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next),
-	}}
+	pager := newPager(call.Request, "dead letters", "/webhooks", len(dead.DeadLetters), dead.Next)
+	v := view{
+		Title: "Webhooks", Address: "/webhooks", Notice: deadNotice(call.URL.Query()), Fault: fault,
+		Content: webhooks{dead, list.Webhooks, pager},
+	}
 	return c.render(call, v.status(), "webhooks", v)
 }
 

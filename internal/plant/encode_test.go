@@ -115,9 +115,14 @@ func TestAppendRecord(t *testing.T) {
 			NewPlant: tulip, CreatedAt: at, CreatedBy: `a"b`,
 		},
 		`x{"id":0,"name":"","created_at":"2026-11-21T09:30:00Z"}`: {CreatedAt: at.Truncate(time.Second)},
+		`x{"id":-7,"damaged":true}`:                               {NewPlant: plant.NewPlant{ID: -7}, Damaged: true},
 	} {
 		if got := string(r.AppendJSON([]byte("x"))); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		var back plant.Record
+		if err := json.Unmarshal([]byte(want[1:]), &back); err != nil || back != r {
+			t.Errorf("%s: got %+v, %v", want, back, err)
 		}
 	}
 }

@@ -89,8 +89,8 @@ type Client struct {
 	http  *http.Client
 }
 
-// New returns a client of the server of the flags, with a token for its admin API. Its errors are usage errors. The caller
-// closes the result.
+// New returns a client of the server of the flags, with a token for its admin API. Its errors are usage errors. The
+// caller closes the client.
 func New(f *Flags, token string) (*Client, error) {
 	base, err := f.base()
 	if err != nil {

@@ -34,7 +34,7 @@ type Route struct {
 	OtherScope auth.Scopes // or this one; 0: none
 	Open       bool        // requires no credential
 	Untimed    bool        // no histogram: a static file, or a response for which the client chooses the time
-	Bulk       bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
+	Bulk       bool        // sends many plants: the number of such requests at the same time is limited
 	Page       bool        // uses Config.Browser for the credential and for errors
 	AllowLinks bool        // pages of other sites may link to it: a GET that changes nothing and is not a download
 

@@ -6,8 +6,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// ClientError returns the error for the client of a change that an engine did not confirm. Its message is unknown if the
-// change may be stored; otherwise it is unchanged with the reason.
+// ClientError returns the error for the client of a change that an engine did not confirm. Its message is unknown if
+// the change may be stored; otherwise it is unchanged with the reason.
 func ClientError(err error, unchanged, unknown string) *plant.Error {
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown): // whatever else it wraps
