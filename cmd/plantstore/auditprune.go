@@ -19,7 +19,8 @@ func newAuditPrune(p *program) *cobra.Command {
 		Short: "Remove old entries of the audit log",
 		Long: `Remove the entries of the audit log that are older than --keep, and append an entry
 about that. The rest of the log can still be verified. A server does the same once a
-day with --audit-keep.`,
+day with --audit-keep. There is no --server, so that nobody can remove entries with
+a token.`,
 		Example: `  plantstore audit prune --keep 400d`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

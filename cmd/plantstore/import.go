@@ -42,7 +42,10 @@ row. import prints the first 20 rows that it reports. The exit code is 0 if ever
 row is stored or skipped, else 1.
 
 --rejects writes each row that is not stored to a file, unchanged, and also the
-rows that skip counts.`,
+rows that skip counts.
+
+There is no --server, because a server reports the rows that it has not stored only
+at the end. Send the file to its admin API, or upload it in the console.`,
 		Example: `  plantstore import plants.csv.gz --rejects refused.csv
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),

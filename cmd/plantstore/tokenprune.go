@@ -23,7 +23,9 @@ the store has room for 100,000. Tokens and revoked JWTs stay. So does a subject
 that was revoked within the last 30 days, because its JWTs can be valid.
 
 The creator of its plants is then "id" and the number of the subject; the audit
-log keeps the name. A subject that returns gets another number.`,
+log keeps the name. A subject that returns gets another number.
+
+There is no --server: a server of PostgreSQL needs no right to delete tokens.`,
 		Example: `  plantstore token prune --unused 365d`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,7 +27,10 @@ the backup with the manifest; restore also checks each plant.
 For the DESTINATION of a server's backups (--backup-dir), the command checks all of
 them, and that no commit after the newest one is missing.
 
-Each fault is a line on standard output, and the exit code is then 1.`,
+Each fault is a line on standard output, and the exit code is then 1.
+
+There is no --server, because the command reads the file itself. A server verifies
+its backups on request, in the console or by its admin API.`,
 		Example: `  plantstore verify
   plantstore verify /mnt/backup/monday.db
   plantstore verify /mnt/backup
