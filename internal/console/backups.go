@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"time"
 
@@ -54,28 +53,28 @@ func (c *Console) renderBackups(call *server.Call, fault *plant.Error, question 
 	return c.render(call, v.status(), "backups", v)
 }
 
-func (c *Console) startBackup(call *server.Call, _ url.Values) error {
+func (c *Console) startBackup(call *server.Call) error {
 	_, err := c.Operations.StartBackup(call.Context(), call.Origin())
 	return redirectAfter(call, err, "/backups?done=started")
 }
 
 // checkBackup returns a function that starts a job with the backup of a form.
-func checkBackup(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) formHandler {
-	return func(call *server.Call, form url.Values) error {
-		_, err := start(call.Context(), form.Get("name"), call.Origin())
+func checkBackup(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) server.HandlerFunc {
+	return func(call *server.Call) error {
+		_, err := start(call.Context(), call.Form.Get("name"), call.Origin())
 		return redirectAfter(call, err, "/backups?done=started")
 	}
 }
 
 // deleteBackup deletes a backup. Before it deletes one that a restore needs, the form must repeat what is lost.
-func (c *Console) deleteBackup(call *server.Call, form url.Values) error {
-	name := form.Get("name")
+func (c *Console) deleteBackup(call *server.Call) error {
+	name := call.Form.Get("name")
 	loss, err := c.Operations.BackupLoss(call.Context(), name)
 	if err != nil {
 		return err
 	}
 	question := deletion{name, lossText(loss), loss.Some && loss.Before.IsZero()}
-	if question.Loss != form.Get("loss") || question.Last && form.Get("last") == "" {
+	if question.Loss != call.Form.Get("loss") || question.Last && call.Form.Get("last") == "" {
 		return c.renderBackups(call, nil, &question)
 	}
 	err = c.Operations.DeleteBackup(call.Context(), name, call.Origin())

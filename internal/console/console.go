@@ -89,7 +89,7 @@ func (c *Console) Routes() ([]server.Route, error) {
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, AllowLinks: true, Handle: handle}
 	}
-	change := func(path string, handle formHandler, show faultPage) server.Route {
+	change := func(path string, handle server.HandlerFunc, show faultPage) server.Route {
 		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(onPage(handle, show))}
 	}
 	routes := []server.Route{
@@ -158,27 +158,24 @@ func (c *Console) Routes() ([]server.Route, error) {
 	return routes, err
 }
 
-// formHandler handles the form in the body of a request.
-type formHandler func(call *server.Call, form url.Values) error
-
-// withForm returns the function of a route that reads a form.
-func withForm(handle formHandler) server.HandlerFunc {
+// withForm returns the function of a route that reads a form first.
+func withForm(handle server.HandlerFunc) server.HandlerFunc {
 	return func(call *server.Call) error {
-		form, err := call.ReadForm()
-		if err != nil {
+		if err := call.ReadForm(); err != nil {
 			return err
 		}
-		return handle(call, form)
+		return handle(call)
 	}
 }
 
 // faultPage responds with a page that shows the error of a change; nil: none.
 type faultPage func(call *server.Call, fault *plant.Error) error
 
-// onPage returns a formHandler that shows the page of the form again if the change is refused, with the reason.
-func onPage(handle formHandler, show faultPage) formHandler {
-	return func(call *server.Call, form url.Values) error {
-		err := handle(call, form)
+// onPage returns the function of a route that shows the page of the form again if the change is refused, with the
+// reason.
+func onPage(handle server.HandlerFunc, show faultPage) server.HandlerFunc {
+	return func(call *server.Call) error {
+		err := handle(call)
 		if e, ok := errors.AsType[*plant.Error](err); ok && e.Code.Status() < http.StatusInternalServerError {
 			return show(call, e)
 		}

@@ -3,7 +3,6 @@ package console
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -153,8 +152,8 @@ func (c *Console) renderCredentials(call *server.Call, v view, content credentia
 	return c.render(call, status, "credentials", v)
 }
 
-func (c *Console) mintCredential(call *server.Call, form url.Values) error {
-	given := newTokenForm{form.Get("name"), form.Get("lifetime"), form["scope"]}
+func (c *Console) mintCredential(call *server.Call) error {
+	given := newTokenForm{call.Form.Get("name"), call.Form.Get("lifetime"), call.Form["scope"]}
 	minted, err := c.mint(call, given)
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		return c.renderCredentials(call, view{}, credentials{Fault: e, Form: given})
@@ -181,12 +180,12 @@ func (c *Console) mint(call *server.Call, given newTokenForm) (admin.Minted, err
 	return c.Operations.Mint(call.Context(), n, call.Origin())
 }
 
-func (c *Console) rotateCredential(call *server.Call, form url.Values) error {
-	overlap, err := chosen(overlaps, form.Get("overlap"))
+func (c *Console) rotateCredential(call *server.Call) error {
+	overlap, err := chosen(overlaps, call.Form.Get("overlap"))
 	if err != nil {
 		return err
 	}
-	rotation := admin.Rotation{Name: form.Get("name"), Overlap: admin.Seconds(overlap)}
+	rotation := admin.Rotation{Name: call.Form.Get("name"), Overlap: admin.Seconds(overlap)}
 	minted, err := c.Operations.Rotate(call.Context(), rotation, call.Origin())
 	if err != nil {
 		return err
@@ -194,10 +193,10 @@ func (c *Console) rotateCredential(call *server.Call, form url.Values) error {
 	return c.renderCredentials(call, view{}, credentials{Minted: &minted})
 }
 
-func (c *Console) revokeCredential(call *server.Call, form url.Values) error {
-	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
+func (c *Console) revokeCredential(call *server.Call) error {
+	id, err := strconv.ParseInt(call.Form.Get("id"), 10, 64)
 	if err != nil || id == 0 {
-		return plant.InvalidInput("id must be the id of a credential; got %.100q", form.Get("id"))
+		return plant.InvalidInput("id must be the id of a credential; got %.100q", call.Form.Get("id"))
 	}
 	_, err = c.Operations.Revoke(call.Context(), admin.Revocation{ID: &id}, call.Origin())
 	return redirectAfter(call, err, "/credentials?done=revoked")

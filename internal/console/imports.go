@@ -5,7 +5,6 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
-	"net/url"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
@@ -131,7 +130,7 @@ func (c *Console) downloadRejects(call *server.Call) error {
 	return c.api.SendRejects(call, call.PathValue("id"), call.URL.Query().Has("report"))
 }
 
-func (c *Console) cancelImport(call *server.Call, _ url.Values) error {
+func (c *Console) cancelImport(call *server.Call) error {
 	i, err := c.Operations.CancelImport(call.Context(), call.PathValue("id"), call.Principal)
 	return redirectAfter(call, err, "/import/"+i.ID)
 }

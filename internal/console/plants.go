@@ -123,9 +123,9 @@ func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").
 
 // createPlant creates a plant as the public operation does: with the body that a client would send, the same decoder
 // and the same write path.
-func (c *Console) createPlant(call *server.Call, form url.Values) error {
+func (c *Console) createPlant(call *server.Call) error {
 	n := newPlant{
-		ID: strings.TrimSpace(form.Get("id")), Name: form.Get("name"), Tag: form.Get("tag"), HasTag: form.Has("has-tag"),
+		ID: strings.TrimSpace(call.Form.Get("id")), Name: call.Form.Get("name"), Tag: call.Form.Get("tag"), HasTag: call.Form.Has("has-tag"),
 		URL: c.operationURL(),
 	}
 	body := n.body()

@@ -49,8 +49,8 @@ func (c *Console) refuseSignIn(call *server.Call, next string, e *plant.Error) e
 }
 
 // signIn checks a token or a sign-in code, and starts a session.
-func (c *Console) signIn(call *server.Call, form url.Values) error {
-	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
+func (c *Console) signIn(call *server.Call) error {
+	credential, next := strings.TrimSpace(call.Form.Get("credential")), localPath(call.Form.Get("next"))
 	n, way := session{credential: credential}, "token"
 	principal, err := call.Authenticate(credential)
 	_, invalid := errors.AsType[*auth.Invalid](err)
@@ -139,7 +139,7 @@ var errFull = plant.Errorf(plant.CodeStoreFull,
 	"the disk of the store is full; free space on it, or sign in with an admin token instead of a code")
 
 // signOut ends the session of a request, even if its credential is no longer valid.
-func (c *Console) signOut(call *server.Call, _ url.Values) error {
+func (c *Console) signOut(call *server.Call) error {
 	ended, ok := c.sessions.remove(c.cookieOf(call.Request))
 	c.setCookie(call, "")
 	if ok && ended.minted {

@@ -67,9 +67,9 @@ func deadNotice(q url.Values) string {
 // changeDead returns a function that changes the dead letters of a form.
 func changeDead(
 	done string, change func(context.Context, admin.DeadSelection, audit.Origin) (admin.DeadLettersChanged, error),
-) formHandler {
-	return func(call *server.Call, form url.Values) error {
-		selection, err := deadSelection(form)
+) server.HandlerFunc {
+	return func(call *server.Call) error {
+		selection, err := deadSelection(call.Form)
 		if err != nil {
 			return err
 		}

@@ -28,18 +28,16 @@ func (c *Call) ReadBody(bytesMax int64) ([]byte, error) {
 // formBytesMax bounds the body of a form.
 const formBytesMax = 128 << 10
 
-// ReadForm returns the fields of the form in the body of the request. The error is a *plant.Error.
-func (c *Call) ReadForm() (url.Values, error) {
+// ReadForm sets Form to the fields of the form in the body of the request. The error is a *plant.Error.
+func (c *Call) ReadForm() (err error) {
 	var b buffer
 	if err := b.read(c, formBytesMax); err != nil {
-		return nil, err
+		return err
 	}
-	values, err := url.ParseQuery(string(b.b))
-	if err != nil {
-		return nil, plant.Errorf(plant.CodeMediaType,
-			"the body must be a form of the type application/x-www-form-urlencoded")
+	if c.Form, err = url.ParseQuery(string(b.b)); err != nil {
+		return plant.Errorf(plant.CodeMediaType, "the body must be a form of the type application/x-www-form-urlencoded")
 	}
-	return values, nil
+	return nil
 }
 
 // read reads the body of a request, up to a number of bytes. The error is a *plant.Error.

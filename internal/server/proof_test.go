@@ -138,7 +138,7 @@ func TestWaitingCredentialsAreEvicted(t *testing.T) {
 		s.routes = []server.Route{{
 			Method: "POST", Path: "/sign-in", Open: true,
 			Handle: func(c *server.Call) error {
-				if _, err := c.ReadForm(); err != nil {
+				if err := c.ReadForm(); err != nil {
 					return err
 				}
 				_, err := c.Authenticate(jwt)
