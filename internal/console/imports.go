@@ -85,7 +85,7 @@ func (c *Console) receiveForm(call *server.Call) (admin.Import, error) {
 	}
 	defer upload.End()
 	head := upload.Within(upload)(call.Context()) // the end of the credential ends the reads
-	fields, file, err := formFile(call.Request, head)
+	fields, file, err := formFile(call.Request.Header, head)
 	_ = head.Close() // the import ends the reads of the file
 	if err != nil {
 		return admin.Import{}, err
@@ -97,11 +97,10 @@ func (c *Console) receiveForm(call *server.Call) (admin.Import, error) {
 	})
 }
 
-// formFile returns the fields of the form in the body of a request, and the file after them.
-func formFile(r *http.Request, body io.ReadCloser) (fields map[string]string, file *multipart.Part, err error) {
+// formFile returns the fields of the form in the body of a request with a header, and the file after them.
+func formFile(header http.Header, body io.ReadCloser) (fields map[string]string, file *multipart.Part, err error) {
 	const fieldBytesMax, fieldsMax = 100, 10
-	form := http.Request{Method: r.Method, Header: r.Header, Body: body}
-	parts, err := form.MultipartReader()
+	parts, err := (&http.Request{Header: header, Body: body}).MultipartReader()
 	if err != nil {
 		return nil, nil, plant.Errorf(plant.CodeMediaType, "the body must be a form of the type multipart/form-data")
 	}
