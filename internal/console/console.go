@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,11 +82,9 @@ func (c *Console) Browser() *server.Browser {
 	return &server.Browser{Authenticate: c.authenticate, ServeError: c.refuse, ServeLink: c.followLink}
 }
 
-// Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose
-// id it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
+// Routes returns the routes for server.Config.AdminRoutes.
 func (c *Console) Routes() ([]server.Route, error) {
 	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
-	const file = "/import/{id}"
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, AllowLinks: true, Handle: handle}
 	}
@@ -111,23 +110,6 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
 		{Method: "GET", Path: "/plants/{id}", Scope: read, AllowLinks: true, Handle: c.showPlant},
 
-		{
-			Method: "GET", Path: "/import", Scope: create, OtherScope: all, Untimed: true, AllowLinks: true,
-			Handle: c.showImports,
-		},
-		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
-		{Method: "GET", Path: file, Scope: create, OtherScope: all, Untimed: true, AllowLinks: true, Handle: c.showImport},
-		{Method: "POST", Path: file, Scope: create, Untimed: true, Handle: c.importFile},
-		{
-			Method: "GET", Path: file + "/live", Scope: create, OtherScope: all, Untimed: true, Background: true,
-			Handle: c.serveImport,
-		},
-		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
-		{
-			Method: "POST", Path: file + "/cancel", Scope: create, OtherScope: all, Untimed: true,
-			Handle: withForm(c.cancelImport),
-		},
-
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential, c.credentialsWith),
 		change("/credentials/rotate", c.rotateCredential, c.credentialsWith),
@@ -151,11 +133,30 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/reference/admin", Scope: read, AllowLinks: true, Handle: c.showAdminReference},
 	}
 	files, err := staticRoutes()
-	routes = append(routes, files...)
+	routes = slices.Concat(routes, c.importRoutes(), files)
 	for i := range routes {
 		routes[i].Page = true
 	}
 	return routes, err
+}
+
+// importRoutes returns the routes of imports. The script of an import sends a file to /import/{id}, whose id it
+// chooses, so it can read the state at the same time. A form without the script sends the file to /import.
+func (c *Console) importRoutes() []server.Route {
+	const all, file = auth.ScopeAdmin, "/import/{id}"
+	routes := []server.Route{
+		{Method: "GET", Path: "/import", OtherScope: all, AllowLinks: true, Handle: c.showImports},
+		{Method: "POST", Path: "/import", Handle: c.importForm},
+		{Method: "GET", Path: file, OtherScope: all, AllowLinks: true, Handle: c.showImport},
+		{Method: "POST", Path: file, Handle: c.importFile},
+		{Method: "GET", Path: file + "/live", OtherScope: all, Background: true, Handle: c.serveImport},
+		{Method: "GET", Path: file + "/rejects", Handle: c.downloadRejects},
+		{Method: "POST", Path: file + "/cancel", OtherScope: all, Handle: withForm(c.cancelImport)},
+	}
+	for i := range routes {
+		routes[i].Scope, routes[i].Untimed = auth.ScopeCreate, true
+	}
+	return routes
 }
 
 // withForm returns the function of a route that reads a form first.

@@ -125,8 +125,8 @@ func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").
 // and the same write path.
 func (c *Console) createPlant(call *server.Call) error {
 	n := newPlant{
-		ID: strings.TrimSpace(call.Form.Get("id")), Name: call.Form.Get("name"), Tag: call.Form.Get("tag"), HasTag: call.Form.Has("has-tag"),
-		URL: c.operationURL(),
+		ID: strings.TrimSpace(call.Form.Get("id")), Name: call.Form.Get("name"), Tag: call.Form.Get("tag"),
+		HasTag: call.Form.Has("has-tag"), URL: c.operationURL(),
 	}
 	body := n.body()
 	decoded, err := plant.Decode(body)
