@@ -163,7 +163,8 @@ func TestLayout(t *testing.T) {
 		if page.do != nil {
 			page.do()
 		}
-		if page.path != "/plants/999999" && browsertest.Evaluate[bool](b.Page, `document.querySelector(".error-page") !== null`) {
+		const isError = `document.querySelector(".error-page") !== null`
+		if page.path != "/plants/999999" && browsertest.Evaluate[bool](b.Page, isError) {
 			t.Errorf("%s is an error", page.path)
 		}
 		b.checkLayout(page.path, string(check))

@@ -31,7 +31,8 @@ func TestDocsPageInBrowser(t *testing.T) {
 		if missing := browsertest.Evaluate[[]string](b, withoutTarget); len(missing) > 0 {
 			t.Errorf("%d px: the links %q have no target", width, missing)
 		}
-		if got := browsertest.Evaluate[string](b, "getComputedStyle(document.querySelector('.card')).borderTopStyle"); got != "solid" {
+		const border = "getComputedStyle(document.querySelector('.card')).borderTopStyle"
+		if got := browsertest.Evaluate[string](b, border); got != "solid" {
 			t.Errorf("%d px: the style sheet has no effect", width)
 		}
 	}
