@@ -15,9 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -42,57 +45,15 @@ type Plant struct {
 // Client creates plants at one base URL. Its methods may run at the same time. Use one Client for a process, because it
 // keeps connections.
 type Client struct {
-	plants      *url.URL // of the operation
+	plants      string // URL of the operation
 	token       func(context.Context) (string, error)
 	headers     func(context.Context, http.Header)
 	retryFor    time.Duration
 	timeout     time.Duration
 	concurrency int
 	tls         *tls.Config // nil: the default
-	sender      sender
+	transport   http.RoundTripper
 }
-
-// sender sends one request and receives the whole response. Its error is a *notSentError if the server has received
-// nothing, and wraps errStale if an idle connection turned out to be closed.
-type sender interface {
-	send(ctx context.Context, r *request) (*response, error)
-	close()
-}
-
-// request is one attempt of a create.
-type request struct {
-	header   http.Header
-	body     []byte
-	deadline time.Time
-}
-
-// response is the response to a request. The texts are values of headers.
-type response struct {
-	status                          int
-	requestID, retryAfter, location string
-	replayed                        bool
-	body                            []byte
-}
-
-// newResponse reads and closes the body of a response.
-func newResponse(r *http.Response) (*response, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, responseMax+1))
-	err = errors.Join(err, r.Body.Close())
-	if err == nil && len(body) > responseMax {
-		err = fmt.Errorf("it has more than %d bytes", responseMax)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the body of the response: %w", err)
-	}
-	return &response{
-		r.StatusCode, r.Header.Get(requestIDHeader), r.Header.Get("Retry-After"), r.Header.Get("Location"),
-		r.Header.Get(replayedHeader) == "true", body,
-	}, nil
-}
-
-// responseMax limits the body of a response, in bytes. A plant has less: the server limits the body of a request to
-// 64 KiB by default.
-const responseMax = 8 << 20
 
 const (
 	requestIDHeader = "X-Request-Id"
@@ -137,12 +98,10 @@ func WithConcurrency(n int) Option { return func(c *Client) { c.concurrency = ma
 // does not change config.
 func WithTLS(config *tls.Config) Option { return func(c *Client) { c.tls = config } }
 
-// WithTransport sends the requests by rt, such as an http.Transport with a proxy; WithTLS does not apply to
-// it. The default is a transport of this package for HTTP/1.1, which needs less processor time for a request. It reads
-// no proxy from the environment.
-func WithTransport(rt http.RoundTripper) Option {
-	return func(c *Client) { c.sender = &roundTripper{transport: rt, plants: c.plants} }
-}
+// WithTransport sends the requests by rt, such as an http.Transport with a proxy; WithTLS does not apply to it. The
+// default is an http.Transport for HTTP/1.1 that keeps up to 256 idle connections and reads no proxy from the
+// environment.
+func WithTransport(rt http.RoundTripper) Option { return func(c *Client) { c.transport = rt } }
 
 // New returns a client for a base URL, such as https://plants.example.org/v1: the one to which the server adds /plants.
 // The URL has the scheme http or https, and neither user, query nor fragment.
@@ -159,18 +118,33 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	if u.Path == "" {
 		u.Path = "/" // else JoinPath returns a relative path
 	}
-	c := &Client{plants: u.JoinPath("plants"), retryFor: time.Minute, timeout: 30 * time.Second, concurrency: 64}
+	c := &Client{
+		plants: u.JoinPath("plants").String(), retryFor: time.Minute, timeout: 30 * time.Second, concurrency: 64,
+	}
 	for _, option := range options {
 		option(c)
 	}
-	if c.sender == nil {
-		c.sender = newPool(c.plants, c.tls)
+	if c.transport == nil {
+		c.transport = newTransport(c.tls, c.timeout)
 	}
 	return c, nil
 }
 
+// newTransport returns the default transport. A connection that is being opened outlives its attempt, so it has a time
+// limit of its own.
+func newTransport(config *tls.Config, timeout time.Duration) *http.Transport {
+	return &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: timeout}).DialContext, // which leaves out HTTP/2
+		TLSClientConfig:     config.Clone(),
+		TLSHandshakeTimeout: timeout,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     30 * time.Second,
+		DisableCompression:  true, // a plant is too short
+	}
+}
+
 // Close closes the connections that no create uses.
-func (c *Client) Close() { c.sender.close() }
+func (c *Client) Close() { (&http.Client{Transport: c.transport}).CloseIdleConnections() }
 
 // Create creates a plant and returns it when it is on stable storage. The error is an *Error.
 func (c *Client) Create(ctx context.Context, n NewPlant) (Plant, error) {
@@ -189,56 +163,89 @@ func (c *Client) Create(ctx context.Context, n NewPlant) (Plant, error) {
 		p.until = deadline
 	}
 	for {
-		created, next := c.attempt(ctx, e, n, body)
+		created, again := c.attempt(ctx, e, body)
 		if created != nil {
 			return *created, nil
 		}
-		if next == stop || c.retryFor == 0 || next == afterPause && !p.wait(ctx, e) {
+		if !again || c.retryFor == 0 || !p.wait(ctx, e) {
 			return Plant{}, e
 		}
 	}
 }
 
-// verdict says whether another attempt may succeed.
-type verdict int
-
-const (
-	stop verdict = iota
-	atOnce
-	afterPause
-)
-
-// attempt sends a create once. If it has no plant, it describes the failure in e.
-func (c *Client) attempt(ctx context.Context, e *Error, n NewPlant, body []byte) (*Plant, verdict) {
+// attempt sends a create once. If it returns no plant, it describes the failure in e, and again reports whether another
+// attempt may succeed.
+func (c *Client) attempt(ctx context.Context, e *Error, body []byte) (created *Plant, again bool) {
 	e.Attempts++
 	header, err := c.header(ctx, e)
 	if err != nil {
 		e.fail(err)
-		return nil, stop
+		return nil, false
 	}
-	deadline := time.Now().Add(c.timeout)
-	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
-		deadline = end
-	}
-	res, err := c.sender.send(ctx, &request{header, body, deadline})
+	res, err := c.send(ctx, header, body)
 	if err != nil {
 		e.fail(err)
 		return nil, e.lost(ctx)
 	}
-	e.RequestID = cmp.Or(res.requestID, e.RequestID)
+	e.RequestID = cmp.Or(res.header.Get(requestIDHeader), e.RequestID)
 	if res.status != http.StatusOK {
 		return nil, e.refused(res)
 	}
-	created, err := decode(res.body, n, body)
-	if err != nil {
+	if created, err = decode(res.body); err != nil {
 		// Another server, or a proxy, responded. The plant may be stored nevertheless.
 		e.fail(fmt.Errorf("the response is not a plant: %w", err))
 		e.Unknown = true
-		return nil, stop
+		return nil, false
 	}
-	created.Replayed = res.replayed
-	return created, stop
+	created.Replayed = res.header.Get(replayedHeader) == "true"
+	return created, false
 }
+
+// response is a whole response.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends one request. The error is a *notSentError if the transport had no connection to send it on.
+func (c *Client) send(ctx context.Context, header http.Header, body []byte) (*response, error) {
+	if ctx.Err() != nil {
+		return nil, &notSentError{ctx.Err()}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no response within %v", c.timeout))
+	defer cancel()
+	var wanted, connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { wanted.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plants, bytes.NewReader(body))
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	req.Header = header
+	res, err := c.transport.RoundTrip(req)
+	switch {
+	case err != nil && wanted.Load() && !connected.Load():
+		return nil, &notSentError{err}
+	case err != nil:
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(res.Body, responseMax+1))
+	err = errors.Join(err, res.Body.Close())
+	if err == nil && len(content) > responseMax {
+		err = fmt.Errorf("it has more than %d bytes", responseMax)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the body of the response: %w", err)
+	}
+	return &response{res.StatusCode, res.Header, content}, nil
+}
+
+// responseMax limits the body of a response, in bytes. A plant has less: the server limits the body of a request to
+// 64 KiB by default.
+const responseMax = 8 << 20
 
 // header returns the header of an attempt.
 func (c *Client) header(ctx context.Context, e *Error) (http.Header, error) {
@@ -295,14 +302,8 @@ const userAgent = "plantstore-go"
 // requestID returns an id for X-Request-Id, by which the log of the server can be searched.
 func requestID() string { return rand.Text()[:16] }
 
-// decode reads the body of the response to a create of n, whose body was sent.
-func decode(body []byte, n NewPlant, sent []byte) (*Plant, error) {
-	body = bytes.TrimSpace(body)
-	// The response has the members of the request without the id, mostly in the same spelling.
-	_, members, _ := bytes.Cut(sent, []byte(","))
-	if rest, ok := bytes.CutPrefix(body, []byte("{")); ok && bytes.Equal(rest, members) {
-		return &Plant{Name: n.Name, Tag: n.Tag}, nil
-	}
+// decode reads the body of a response to a create.
+func decode(body []byte) (*Plant, error) {
 	var p struct {
 		Name *string `json:"name"`
 		Tag  *string `json:"tag"`

@@ -3,8 +3,6 @@
 package client_test
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,40 +27,29 @@ import (
 // freeID returns an id that no other test uses.
 func freeID() int64 { return rand.Int64() }
 
-// transports are the two ways to send a request.
-var transports = map[string][]client.Option{
-	"own":      nil,
-	"net/http": {client.WithTransport(http.DefaultTransport)},
-}
-
 // TestCreate creates plants with every kind of content, twice.
 func TestCreate(t *testing.T) {
 	t.Parallel()
-	for transport, options := range transports {
-		t.Run(transport, func(t *testing.T) {
-			t.Parallel()
-			c := shared.client(t, options...)
-			for _, n := range []client.NewPlant{
-				{ID: freeID(), Name: "Quercus robur"},
-				{ID: freeID(), Name: "", Tag: new("")},
-				{ID: freeID(), Name: "Ginkgo biloba", Tag: new("tree")},
-				{
-					ID: -freeID(), Name: "ハナミズキ نخلة \u202e<&>\"\\\n\u2028\U0001f335",
-					Tag: new(strings.Repeat("é", 9000)),
-				},
-			} {
-				want := client.Plant{Name: n.Name, Tag: n.Tag}
-				for _, want.Replayed = range []bool{false, true} {
-					got, err := c.Create(t.Context(), n)
-					if diff := gocmp.Diff(want, got); diff != "" || err != nil {
-						t.Errorf("%d: %v, -want +got:\n%s", n.ID, err, diff)
-					}
-				}
+	c := shared.client(t)
+	for _, n := range []client.NewPlant{
+		{ID: freeID(), Name: "Quercus robur"},
+		{ID: freeID(), Name: "", Tag: new("")},
+		{ID: freeID(), Name: "Ginkgo biloba", Tag: new("tree")},
+		{
+			ID: -freeID(), Name: "ハナミズキ نخلة \u202e<&>\"\\\n\u2028\U0001f335",
+			Tag: new(strings.Repeat("é", 9000)),
+		},
+	} {
+		want := client.Plant{Name: n.Name, Tag: n.Tag}
+		for _, want.Replayed = range []bool{false, true} {
+			got, err := c.Create(t.Context(), n)
+			if diff := gocmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("%d: %v, -want +got:\n%s", n.ID, err, diff)
 			}
-		})
+		}
 	}
 	for _, id := range []int64{math.MinInt64, -1, 0, math.MaxInt64} {
-		if _, err := shared.client(t).Create(t.Context(), client.NewPlant{ID: id, Name: "bound"}); err != nil {
+		if _, err := c.Create(t.Context(), client.NewPlant{ID: id, Name: "bound"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -103,26 +89,24 @@ func TestRefused(t *testing.T) {
 			Status: 401, Code: client.CredentialMissing,
 		}},
 	} {
-		for transport, options := range transports {
-			t.Run(name+"/"+transport, func(t *testing.T) {
-				t.Parallel()
-				want := row.want
-				if want.ID = row.n.ID; want.Status != 0 {
-					want.Attempts = 1
-				}
-				_, err := shared.client(t, slices.Concat(options, row.options)...).Create(t.Context(), row.n)
-				e, ok := errors.AsType[*client.Error](err)
-				if !ok || !errors.Is(err, want.Code) || errors.Is(err, client.Internal) ||
-					errors.Is(err, client.ErrUnknown) || len(e.RequestID) != 16 || e.Message == "" {
-					t.Fatalf("got %#v", err)
-				}
-				want.Message = cmp.Or(want.Message, e.Message)
-				want.RequestID = e.RequestID
-				if diff := gocmp.Diff(&want, e); diff != "" {
-					t.Errorf("-want +got:\n%s", diff)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := row.want
+			if want.ID = row.n.ID; want.Status != 0 {
+				want.Attempts = 1
+			}
+			_, err := shared.client(t, row.options...).Create(t.Context(), row.n)
+			e, ok := errors.AsType[*client.Error](err)
+			if !ok || !errors.Is(err, want.Code) || errors.Is(err, client.Internal) ||
+				errors.Is(err, client.ErrUnknown) || len(e.RequestID) != 16 || e.Message == "" {
+				t.Fatalf("got %#v", err)
+			}
+			want.Message = cmp.Or(want.Message, e.Message)
+			want.RequestID = e.RequestID
+			if diff := gocmp.Diff(&want, e); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -225,58 +209,29 @@ func TestCreateAllEnds(t *testing.T) {
 	}
 }
 
-// TestFastPath shows that the client itself reads the usual response with every header that a server can add. It leaves
-// other responses to net/http, which takes more time.
-func TestFastPath(t *testing.T) {
-	t.Parallel()
-	conn, err := net.Dial("tcp", shared.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	const body = `{"id":-7001,"name":"Rosa"}`
-	_, _ = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		shared.address, shared.token, len(body), body)
-	var head []byte
-	for in := bufio.NewReader(conn); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			t.Fatalf("after %q: %v", head, err)
-		}
-		head = append(head, line...)
-	}
-	if head = bytes.TrimSuffix(head, []byte("\r\n\r\n")); !client.ParseHead(head) {
-		t.Errorf("the client leaves this response to net/http:\n%s", head)
-	}
-}
-
 // TestHeaders tests that the server receives the header of WithHeaders, and the credential of WithTokenFunc.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	type key struct{}
-	for transport, options := range transports {
-		c := shared.client(t, append(options,
-			client.WithTokenFunc(func(ctx context.Context) (string, error) {
-				if ctx.Value(key{}) == nil {
-					return "", errors.New("no session")
-				}
-				return shared.token, nil
-			}),
-			client.WithHeaders(func(ctx context.Context, h http.Header) {
-				if id, ok := ctx.Value(key{}).(string); ok {
-					h.Set("X-Request-Id", id)
-				}
-			}))...)
-		_, err := c.Create(context.WithValue(t.Context(), key{}, "my-own-id-"+transport[:3]), client.NewPlant{Name: "\x00"})
-		if e, ok := errors.AsType[*client.Error](err); !ok || e.RequestID != "my-own-id-"+transport[:3] {
-			t.Errorf("%s: %v", transport, err)
-		}
-		_, err = c.Create(t.Context(), client.NewPlant{ID: 7})
-		if want := "create plant 7: token: no session [request "; err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v", transport, err)
-		}
+	c := shared.client(t,
+		client.WithTokenFunc(func(ctx context.Context) (string, error) {
+			if ctx.Value(key{}) == nil {
+				return "", errors.New("no session")
+			}
+			return shared.token, nil
+		}),
+		client.WithHeaders(func(ctx context.Context, h http.Header) {
+			if id, ok := ctx.Value(key{}).(string); ok {
+				h.Set("X-Request-Id", id)
+			}
+		}))
+	_, err := c.Create(context.WithValue(t.Context(), key{}, "my-own-id"), client.NewPlant{Name: "\x00"})
+	if e, ok := errors.AsType[*client.Error](err); !ok || e.RequestID != "my-own-id" {
+		t.Error(err)
+	}
+	_, err = c.Create(t.Context(), client.NewPlant{ID: 7})
+	if want := "create plant 7: token: no session [request "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
 	}
 	for _, token := range []string{"a\r\nb", "ü", "a b"} {
 		_, err := shared.client(t, client.WithToken(token)).Create(t.Context(), client.NewPlant{})
@@ -310,15 +265,12 @@ func TestRefusedHeaders(t *testing.T) {
 		"A\x00": "1", "Ä": "1",
 		"X-Line-End": "a\r\nContent-Length: 0", "X-CR": "a\r", "X-LF": "a\n", "X-NUL": "\x00", "X-DEL": "\x7f",
 	} {
-		for transport, options := range transports {
-			c := newClient(t, "http://"+listener.Addr().String(), append(options,
-				client.WithRetryFor(200*time.Millisecond),
-				client.WithHeaders(func(_ context.Context, h http.Header) { h[name] = []string{value} }))...)
-			_, err := c.Create(t.Context(), client.NewPlant{})
-			e, ok := errors.AsType[*client.Error](err)
-			if !ok || e.Unknown || e.Attempts != 1 || !strings.Contains(err.Error(), fmt.Sprintf("the header %q", name)) {
-				t.Errorf("%s: %q: %q: %v", transport, name, value, err)
-			}
+		c := newClient(t, "http://"+listener.Addr().String(), client.WithRetryFor(200*time.Millisecond),
+			client.WithHeaders(func(_ context.Context, h http.Header) { h[name] = []string{value} }))
+		_, err := c.Create(t.Context(), client.NewPlant{})
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Unknown || e.Attempts != 1 || !strings.Contains(err.Error(), fmt.Sprintf("the header %q", name)) {
+			t.Errorf("%q: %q: %v", name, value, err)
 		}
 	}
 }

@@ -84,22 +84,22 @@ func (e *Error) fail(err error) {
 	e.Status, e.Code, e.Message, e.RetryAfter, e.Err = 0, 0, "", 0, err
 }
 
-// refused records the response of the last attempt.
-func (e *Error) refused(res *response) verdict {
+// refused records the response of the last attempt, and reports whether another attempt may succeed.
+func (e *Error) refused(res *response) (again bool) {
 	e.fail(nil)
 	e.Status = res.status
-	e.RetryAfter = retryAfter(res.retryAfter)
+	e.RetryAfter = retryAfter(res.header.Get("Retry-After"))
 	var body struct {
 		Error   Code   `json:"error"`
 		Message string `json:"message"`
 	}
-	if err := json.Unmarshal(res.body, &body); err == nil && int(body.Error)/100 == res.status {
+	if err := json.Unmarshal(res.body, &body); err == nil && int(body.Error)/100 == e.Status {
 		e.Code, e.Message = body.Error, body.Message
 	} else { // of a proxy
 		e.Message = strings.TrimSpace(fmt.Sprintf("the response has the status %d %s",
-			res.status, http.StatusText(res.status)))
-		if res.location != "" {
-			e.Message += fmt.Sprintf("; it redirects to %q", res.location)
+			e.Status, http.StatusText(e.Status)))
+		if location := res.header.Get("Location"); location != "" {
+			e.Message += fmt.Sprintf("; it redirects to %q", location)
 		}
 	}
 	if e.mayBeStored() {
@@ -108,13 +108,11 @@ func (e *Error) refused(res *response) verdict {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return afterPause
+		return true
 	case http.StatusTooManyRequests:
-		if e.Code != TooManyFailures { // else the credential is wrong
-			return afterPause
-		}
+		return e.Code != TooManyFailures // else the credential is wrong
 	}
-	return stop
+	return false
 }
 
 // mayBeStored reports whether the plant of the last attempt may be stored although the response is an error. The 5xx
@@ -126,21 +124,13 @@ func (e *Error) mayBeStored() bool {
 	return e.Code == OutcomeUnknown || e.Code == Internal || e.Code == PlantDamaged
 }
 
-// lost is for an attempt without a response; ctx is that of the create.
-func (e *Error) lost(ctx context.Context) verdict {
+// lost records an attempt without a response, and reports whether another one may succeed; ctx is that of the create.
+func (e *Error) lost(ctx context.Context) (again bool) {
 	if _, ok := errors.AsType[*notSentError](e.Err); !ok {
 		e.Unknown = true
 	}
-	if ctx.Err() != nil {
-		return stop
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](e.Err); ok {
-		return stop
-	}
-	if errors.Is(e.Err, errStale) {
-		return atOnce
-	}
-	return afterPause
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](e.Err)
+	return ctx.Err() == nil && !untrusted
 }
 
 // notSentError is for a request that was not sent.

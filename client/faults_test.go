@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -192,8 +191,7 @@ func TestRetries(t *testing.T) {
 			if errors.Is(err, client.ErrUnknown) != row.unknown || row.code != 0 && !errors.Is(err, row.code) {
 				t.Errorf("got %#v", err)
 			}
-			// On Windows, each attempt after a pause has its own connection; see closed.
-			if n := s.conns.Load(); row.conns != 0 && n != row.conns && runtime.GOOS != "windows" {
+			if n := s.conns.Load(); row.conns != 0 && n != row.conns {
 				t.Errorf("%d connections, want %d", n, row.conns)
 			}
 		})
@@ -246,6 +244,43 @@ func TestStaleConnections(t *testing.T) {
 	}
 }
 
+// TestConnectionsAreKept tests that the connections of creates that ran at the same time serve the next ones, too.
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	const together, rounds = 64, 2
+	var arrived, conns atomic.Int64
+	var gates [rounds]chan struct{}
+	for i := range gates {
+		gates[i] = make(chan struct{})
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := arrived.Add(1) - 1
+		if n%together == together-1 {
+			close(gates[n/together])
+		}
+		<-gates[n/together]
+		_, _ = io.WriteString(w, `{"name":"Acer"}`)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	c := newClient(t, s.URL, client.WithConcurrency(together))
+	for range rounds {
+		for o := range c.CreateAll(t.Context(), numbered(together)) {
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+		}
+	}
+	if n := conns.Load(); n != together {
+		t.Errorf("%d connections, want %d", n, together)
+	}
+}
+
 // TestOneAttempt tests that a client without retries sends one request, even on a connection that the server closes.
 func TestOneAttempt(t *testing.T) {
 	t.Parallel()
@@ -281,6 +316,53 @@ func TestNoServer(t *testing.T) {
 	if _, err := newClient(t, nowhere, client.WithRetryFor(0)).
 		Create(t.Context(), client.NewPlant{}); !errors.As(err, &e) || e.Attempts != 1 {
 		t.Errorf("one attempt: %v", err)
+	}
+}
+
+// TestNoConnection tests that a create that ends while its connection is being opened has stored nothing.
+func TestNoConnection(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hangs := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		cancel()
+		<-t.Context().Done() // the transport lets a dial go on after its request
+		return nil, t.Context().Err()
+	}}
+	_, err := newClient(t, "http://plants.example", client.WithTransport(hangs)).Create(ctx, client.NewPlant{})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTimeLimits tests the error of an attempt that ends at its own time limit, and at the deadline of the context.
+func TestTimeLimits(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		deadline time.Duration // of the context; the attempt ends after a second
+		want     string
+	}{
+		"of the attempt": {time.Minute, "no response within 1s"},
+		"of the context": {time.Second / 2, context.DeadlineExceeded.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				here, there := net.Pipe()
+				go io.Copy(io.Discard, there) //nolint:errcheck // reads the request; ends with the connection
+				silent := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
+				c := newClient(t, "http://plants.example", client.WithTransport(silent), client.WithRetryFor(0),
+					client.WithAttemptTimeout(time.Second))
+				ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
+				defer cancel()
+				_, err := c.Create(ctx, client.NewPlant{ID: 7})
+				want := "create plant 7: " + row.want + " [request ID, the plant may be stored]"
+				if got := withoutID(err); got != want {
+					t.Errorf("got  %q\nwant %q", got, want)
+				}
+				synctest.Wait()
+			})
+		})
 	}
 }
 
