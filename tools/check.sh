@@ -34,6 +34,8 @@ fi
 tools/need.sh faults $needs
 (cd docs/test && go test -count=1 -parallel=4 -timeout=60m -run="$tests" .)
 tools/faults.sh gate
+# The test has a process of its own, and goes without the tests of its package.
+go test -count=1 -timeout=5m -run='^TestCounts$' ./cmd/plantstore -args -counts
 (cd tools/release && go test -count=1 -short ./...)
 
 # The harnesses that the gate does not run, and the long forms of tests.
