@@ -69,7 +69,7 @@ site: ## build the documentation as static pages in dist/site, with search and a
 	site/build.sh
 
 .PHONY: bench
-bench: ## measure against a floor, the peers and the last release, on a quiet machine; ARGS=-short takes 3 minutes
+bench: ## measure against a floor, the peers and the last release, on a quiet machine: half an hour
 	@tools/need.sh bench
 	cd bench && go run . $(ARGS)
 

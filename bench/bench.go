@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -22,41 +22,31 @@ type bench struct {
 	config
 	log         *slog.Logger
 	work        string // directory of temporary files; removed by close
-	stores      string // directory of the generated stores
 	script      string // path of load.lua, for wrk
 	cluster     *cluster
 	certificate certificate // of the servers with TLS
 	processors  [2]string   // for taskset: of the servers, of the generator
 	raw         *os.File
 	dirs        int // number of run directories so far
-	round       int // number of the first round; above 0 with -append
 }
 
 // newBench builds all contenders, opens the file of measurements and stores a
 // description of the machine. The caller calls close.
 func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err error) {
-	b := &bench{config: c, log: log}
+	b := &bench{config: c, log: log, processors: halves()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
+	b.last = b.lastRelease(ctx)
 	if err := b.checkTools(); err != nil {
 		return nil, err
 	}
-	if c.scratch != "" {
-		if c.scratch, err = filepath.Abs(c.scratch); err != nil {
-			return nil, err
-		}
-	}
-	if b.work, err = os.MkdirTemp(c.scratch, "plantstore-bench-"); err != nil {
+	if b.work, err = os.MkdirTemp("", "plantstore-bench-"); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(b.work, 0o711); err != nil { //nolint:gosec // PostgreSQL's user needs access to its directory below
-		return nil, err
-	}
-	b.stores = filepath.Join(cmp.Or(c.scratch, b.work), "stores")
-	if err := os.MkdirAll(b.stores, 0o700); err != nil {
 		return nil, err
 	}
 	b.script = filepath.Join(b.work, "load.lua")
@@ -66,10 +56,6 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if b.certificate, err = newCertificate(b.work); err != nil {
 		return nil, err
 	}
-	if b.processors, err = splitProcessors(); err != nil {
-		return nil, err
-	}
-	b.last = b.lastRelease(ctx)
 	if err := errors.Join(b.build(ctx), b.buildLast(ctx)); err != nil {
 		return nil, err
 	}
@@ -78,7 +64,8 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 			return nil, err
 		}
 	}
-	if err := b.openRaw(filepath.Join(c.out, "performance", rawName)); err != nil {
+	raw := filepath.Join(c.out, "performance", rawName)
+	if b.raw, err = os.Create(raw); err != nil {
 		return nil, err
 	}
 	described, err := b.describeMachine(ctx)
@@ -86,42 +73,6 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 		return nil, err
 	}
 	return b, b.save(measurement{Machine: described})
-}
-
-// openRaw opens the file of measurements. It truncates the file unless -append is set.
-func (b *bench) openRaw(path string) (err error) {
-	flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
-	if b.add && fileExists(path) {
-		flags = os.O_WRONLY | os.O_APPEND
-		earlier, err := readRaw(path)
-		if err != nil {
-			return err
-		}
-		b.round = nextRound(earlier)
-	}
-	b.raw, err = os.OpenFile(path, flags, 0o644) //nolint:gosec // results are public
-	return err
-}
-
-// phaseRounds returns the number of rounds of a phase that is not the comparison.
-func (b *bench) phaseRounds() int {
-	const most = 3
-	return min(b.rounds, most)
-}
-
-// nextRound returns the first unused number of a round. Ratios compare runs of
-// the same round, so appended rounds need new numbers.
-func nextRound(all []measurement) int {
-	next := 0
-	for _, r := range all {
-		if r.Load != nil {
-			next = max(next, r.Load.Round+1)
-		}
-		if r.Import != nil {
-			next = max(next, r.Import.Round+1)
-		}
-	}
-	return next
 }
 
 func (b *bench) close() error {
@@ -150,8 +101,7 @@ func (b *bench) save(m measurement) error {
 func (b *bench) checkTools() error {
 	var errs []error
 	for program, pkg := range map[string]string{
-		"go": "golang", "wrk": "wrk", "sqlite3": "sqlite3",
-		"taskset": "util-linux", "git": "git",
+		"go": "golang", "wrk": "wrk", "sqlite3": "sqlite3", "taskset": "util-linux", "git": "git",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
@@ -168,9 +118,8 @@ func (b *bench) checkTools() error {
 // build compiles every program with the flags of a release.
 func (b *bench) build(ctx context.Context) error {
 	for _, p := range []struct{ dir, pkg string }{
-		{b.root, "./cmd/plantstore"},
+		{root, "./cmd/plantstore"},
 		{".", "./cmd/floor"},
-		{".", "./cmd/creator"},
 		{".", "./cmd/plain"},
 		{".", "./cmd/plainpg"},
 		{filepath.Join("cmd", "pocketbase"), "."},
@@ -188,6 +137,33 @@ func (b *bench) build(ctx context.Context) error {
 
 func (b *bench) program(name string) string { return filepath.Join(b.work, name) }
 
+// pinnedRounds is the number of rounds on separate processors, which are only a second view.
+const pinnedRounds = 2
+
+// compare runs every contender once a round with each number of connections. The first contender changes from round to
+// round.
+func (b *bench) compare(ctx context.Context) error {
+	compared := slices.DeleteFunc(slices.Clone(contenders), func(c contender) bool { return !b.compares(c.name) })
+	for round := range b.rounds {
+		sets := []string{setShared}
+		if b.pin && round < pinnedRounds {
+			sets = append(sets, setPinned)
+		}
+		for _, set := range sets {
+			for _, connections := range connectionCounts {
+				for i := range compared {
+					c := compared[(round+i)%len(compared)]
+					r := loadRun{Set: set, Round: round, Contender: c.name, Connections: connections}
+					if err := b.load(ctx, c, r); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // runDir creates a directory for one run. The caller removes it.
 func (b *bench) runDir() (string, error) {
 	b.dirs++
@@ -199,12 +175,8 @@ func (b *bench) runDir() (string, error) {
 // before it.
 func syncDisks(ctx context.Context) error {
 	syscall.Sync()
-	return pause(ctx, 300*time.Millisecond)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(d):
+	case <-time.After(300 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -230,35 +202,10 @@ func waitFor(ctx context.Context, name string, exited <-chan struct{}, condition
 	return nil
 }
 
-// splitProcessors divides the processors of this process into two lists for taskset.
-func splitProcessors() (halves [2]string, err error) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return halves, err
-	}
-	var all []string
-	for line := range strings.Lines(string(text)) {
-		list, ok := strings.CutPrefix(line, "Cpus_allowed_list:")
-		if !ok {
-			continue
-		}
-		for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-			from, to, isRange := strings.Cut(part, "-")
-			if !isRange {
-				to = from
-			}
-			first, err1 := strconv.Atoi(from)
-			last, err2 := strconv.Atoi(to)
-			if err := errors.Join(err1, err2); err != nil {
-				return halves, err
-			}
-			for cpu := first; cpu <= last; cpu++ {
-				all = append(all, strconv.Itoa(cpu))
-			}
-		}
-	}
-	middle := len(all) / 2
-	return [2]string{strings.Join(all[:middle], ","), strings.Join(all[middle:], ",")}, nil
+// halves divides the processors of the machine into two lists for taskset.
+func halves() [2]string {
+	all := runtime.NumCPU()
+	return [2]string{fmt.Sprintf("0-%d", max(all/2, 1)-1), fmt.Sprintf("%d-%d", all/2, all-1)}
 }
 
 // readRaw reads a file of measurements.

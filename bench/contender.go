@@ -2,72 +2,77 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // contender is a program that the benchmark compares.
 type contender struct {
-	name, title string
-	path        string // of the create operation
-	member      string // name of the body's id member
-	file        string // SQLite file with the table of plants; "" if it has none
-	checksToken bool
-	program     string // of a version of Plant Store
-	start       func(ctx context.Context, b *bench, s *server) error
+	name, title  string
+	path, member string // of the create operation; name of the body's id member
+	file         string // SQLite file with the table of plants; "" if it has none
+	tls          bool   // it serves HTTPS
+	webhook      bool   // it sends events to a receiver
+	bare         bool   // it checks no token and stores nothing
+	program      string // of a version of Plant Store
+	start        func(ctx context.Context, b *bench, s *server) error
 }
 
 const (
 	floorName      = "floor"
+	floorTLSName   = "floor-tls"
 	productName    = "plantstore"
+	productTLSName = "plantstore-tls"
+	hookName       = "plantstore-webhook"
+	lastName       = "last"
+	productPGName  = "plantstorepg"
+	hookPGName     = "plantstorepg-webhook"
+	citusName      = "plantstorecitus"
 	plainName      = "plain"
 	pocketbaseName = "pocketbase"
 	plainpgName    = "plainpg"
-	productPGName  = "plantstorepg"
-	citusName      = "plantstorecitus"
-	lastName       = "last"
 	contenderToken = "made-for-measuring"
 )
 
 // contenders has all contenders in the order of the page.
 var contenders = []contender{
-	{name: floorName, title: "floor", path: "/plants", member: "id", start: startFloor},
+	{name: floorName, title: "floor", bare: true, start: startFloor},
+	{name: floorTLSName, title: "floor over TLS", tls: true, bare: true, start: startFloor},
+	{name: productName, title: "Plant Store on SQLite", file: "plants.db", program: productName, start: startProduct},
 	{
-		name: productName, title: "Plant Store on SQLite", path: "/plants", member: "id", file: "plants.db",
-		checksToken: true, program: productName, start: startProduct,
+		name: productTLSName, title: "Plant Store on SQLite over TLS", file: "plants.db", tls: true, program: productName,
+		start: startProduct,
 	},
 	{
-		name: lastName, title: "Plant Store on SQLite, earlier version", path: "/plants", member: "id", file: "plants.db",
-		checksToken: true, program: lastName, start: startProduct,
+		name: hookName, title: "Plant Store on SQLite with a webhook", file: "plants.db", webhook: true,
+		program: productName, start: startProduct,
 	},
+	{name: lastName, title: "last release", file: "plants.db", program: lastName, start: startProduct},
+	{name: productPGName, title: "Plant Store on PostgreSQL", program: productName, start: startProductPG},
 	{
-		name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true,
-		program: productName, start: startProductPG,
+		name: hookPGName, title: "Plant Store on PostgreSQL with a webhook", webhook: true, program: productName,
+		start: startProductPG,
 	},
-	{
-		name: citusName, title: "Plant Store on Citus", path: "/plants", member: "id", checksToken: true,
-		program: productName, start: startProductCitus,
-	},
-	{
-		name: plainName, title: "plain SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true,
-		start: startPlain,
-	},
+	{name: citusName, title: "Plant Store on Citus", program: productName, start: startProductCitus},
+	{name: plainName, title: "plain SQLite", file: "plants.db", start: startPlain},
 	{
 		name: pocketbaseName, title: "PocketBase", path: "/api/collections/plants/records", member: "pid",
-		file: "pb_data/data.db", checksToken: true, start: startPocketBase,
+		file: "pb_data/data.db", start: startPocketBase,
 	},
-	{name: plainpgName, title: "plain PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startPlainPG},
+	{name: plainpgName, title: "plain PostgreSQL", start: startPlainPG},
 }
 
 func contenderNamed(name string) *contender {
@@ -80,46 +85,45 @@ func contenderNamed(name string) *contender {
 
 // compares reports whether the run compares a contender.
 func (b *bench) compares(name string) bool {
-	if name == lastName && b.last == "" {
+	switch {
+	case name == lastName && b.last == "", name == citusName && os.Getenv(citusVariable) == "":
 		return false
 	}
-	return slices.Contains(b.phases, "compare") && (b.only == nil || slices.Contains(b.only, name))
-}
-
-// searches reports whether the run measures searches of a contender.
-func (b *bench) searches(name string) bool {
-	return slices.Contains(b.phases, phaseSearch) && (b.only == nil || slices.Contains(b.only, name))
+	return b.only == nil || slices.Contains(b.only, name)
 }
 
 // usesPostgres reports whether the run needs PostgreSQL.
 func (b *bench) usesPostgres() bool {
-	return b.compares(plainpgName) || b.compares(productPGName) || b.searches(productPGName) ||
-		b.measuresWebhooks(productPGName)
+	return slices.ContainsFunc([]string{plainpgName, productPGName, hookPGName}, b.compares)
 }
 
 // server is a running contender.
 type server struct {
 	*process
 	contender
-	place
 	dir      string // of its files
+	cpus     string // for taskset; "": all processors
 	address  string
-	tls      bool
 	client   *http.Client // trusts the certificate of a server with TLS
-	admin    string       // address of Plant Store's admin listener
 	token    string
-	store    string      // address of Plant Store's store
-	walBound string      // value of Plant Store's --wal-max; "": the default
-	data     string      // data directory that its database begins with; "": an empty database
-	webhook  string      // URL that receives the events; "": none
 	database *database   // nil if the contender uses none
 	citus    *citusStore // nil if the contender uses none
+	receiver *receiver   // nil if the contender sends no events
+}
+
+// url returns the URL of the server.
+func (s *server) url() string {
+	if s.tls {
+		return "https://" + s.address
+	}
+	return "http://" + s.address
 }
 
 // launch starts a contender and probes it. The caller calls shutdown if the error
 // is nil.
 func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	s.client = b.certificate.client
+	s.path, s.member = cmp.Or(s.path, "/plants"), cmp.Or(s.member, "id")
 	if s.address, err = freeAddress(ctx); err != nil {
 		return err
 	}
@@ -135,18 +139,20 @@ func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	return nil
 }
 
-// shutdown stops the server, then its database.
+// shutdown stops the server, then its database and its receiver.
 func (s *server) shutdown() error {
 	var errs []error
 	if s.process != nil {
-		err := s.process.stop(syscall.SIGTERM)
-		errs = append(errs, err)
+		errs = append(errs, s.process.stop(syscall.SIGTERM))
 	}
 	if s.database != nil {
 		errs = append(errs, s.database.stop())
 	}
 	if s.citus != nil {
 		errs = append(errs, s.citus.remove(context.Background())) // also after an interruption
+	}
+	if s.receiver != nil {
+		errs = append(errs, s.receiver.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -173,24 +179,27 @@ func accepts(address string) bool {
 
 func startFloor(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	args := append([]string{b.program(floorName), "-listen", s.address}, b.tlsFlags(s, "-")...)
-	s.process, err = start(ctx, s.place, nil, args...)
+	args := []string{b.program(floorName), "-listen", s.address}
+	if s.tls {
+		args = append(args, b.certificate.flags("-")...)
+	}
+	s.process, err = start(ctx, s.cpus, nil, args...)
 	return err
 }
 
 func startPlain(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	s.process, err = start(ctx, s.place, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db",
+	s.process, err = start(ctx, s.cpus, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db",
 		filepath.Join(s.dir, s.file))
 	return err
 }
 
 func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	if s.database, err = b.cluster.start(ctx, s.place, filepath.Join(s.dir, "postgres"), ""); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
 		return err
 	}
-	s.process, err = start(ctx, s.place, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
+	s.process, err = start(ctx, s.cpus, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
 		s.database.url())
 	return err
 }
@@ -199,7 +208,7 @@ func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 // its development mode, which prints every statement, from the path of the
 // program; --dev=false turns it off.
 func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
-	s.process, err = start(ctx, s.place, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
+	s.process, err = start(ctx, s.cpus, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
 		"--dir="+filepath.Join(s.dir, "pb_data"))
 	if err != nil {
 		return err
@@ -215,7 +224,7 @@ func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
 // createToken creates a token in a store with the command of a version of the product, and returns the secret.
 func (b *bench) createToken(ctx context.Context, program, db string) (string, error) {
 	command := exec.CommandContext(ctx, b.program(program), "token", "create", "measuring", "--no-expiry", "--create",
-		"--scope", "plants:create,metrics", "--db", db)
+		"--db", db)
 	command.Env = cleanEnviron()
 	out, err := command.Output()
 	if err != nil {
@@ -229,7 +238,7 @@ func startProduct(ctx context.Context, b *bench, s *server) error {
 }
 
 func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
-	if s.database, err = b.cluster.start(ctx, s.place, filepath.Join(s.dir, "postgres"), s.data); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
 		return err
 	}
 	return b.serve(ctx, s, s.database.storeURL())
@@ -237,27 +246,55 @@ func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
 
 // serve starts the product on the store at db.
 func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
-	s.store = db
 	if s.token == "" {
 		if s.token, err = b.createToken(ctx, s.program, db); err != nil {
 			return err
 		}
 	}
-	if s.admin, err = freeAddress(ctx); err != nil {
-		return err
+	args := []string{
+		b.program(s.program), "serve", "--db", db, "--listen", s.address, "--admin-listen", "127.0.0.1:0",
 	}
-	args := []string{b.program(s.program), "serve", "--db", db, "--listen", s.address, "--admin-listen", s.admin}
-	args = append(args, b.tlsFlags(s, "--")...)
-	if s.walBound != "" {
-		args = append(args, "--wal-max", s.walBound)
+	if s.tls {
+		args = append(args, b.certificate.flags("--")...)
 	}
-	webhookFlags, err := s.webhookFlags()
-	if err != nil {
-		return err
+	if s.webhook {
+		if s.receiver, err = newReceiver(ctx); err != nil {
+			return err
+		}
+		secret := filepath.Join(s.dir, "webhook.secret")
+		if err := os.WriteFile(secret, []byte(webhookSecret), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--webhook-url", s.receiver.url, "--webhook-secret-file", secret, "--webhook-allow-private")
 	}
-	args = append(args, webhookFlags...)
-	s.process, err = start(ctx, s.place, nil, args...)
+	s.process, err = start(ctx, s.cpus, nil, args...)
 	return err
+}
+
+// webhookSecret signs the deliveries of the benchmark.
+const webhookSecret = "whsec_bWFkZS1mb3ItbWVhc3VyaW5nLW1hZGUtZm9yLW1lYXN1cmluZw==" //nolint:gosec // it protects nothing
+
+// receiver receives the events of a server in this process.
+type receiver struct {
+	http.Server
+
+	url    string
+	events atomic.Int64
+}
+
+func newReceiver(ctx context.Context) (*receiver, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{url: "http://" + l.Addr().String() + "/events"}
+	r.Handler = http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		if _, err := io.Copy(io.Discard, request.Body); err == nil {
+			r.events.Add(1)
+		}
+	})
+	go r.Serve(l) //nolint:errcheck // ends with Close
+	return r, nil
 }
 
 // probeID is outside every stream of ids.
@@ -266,7 +303,7 @@ const probeID = firstID - 1
 // probe checks that a contender acknowledges a plant with its name and tag and
 // refuses a wrong token.
 func (s *server) probe(ctx context.Context) error {
-	if s.checksToken {
+	if !s.bare {
 		status, _, err := s.post(ctx, "wrong", probeID)
 		if err != nil {
 			return err
@@ -302,13 +339,4 @@ func (s *server) post(ctx context.Context, token string, id int64) (status int, 
 	defer response.Body.Close()
 	body, err = io.ReadAll(response.Body)
 	return response.StatusCode, body, err
-}
-
-// countFile counts the plants of a SQLite file that no process has open.
-func countFile(ctx context.Context, path string) (int64, error) {
-	out, err := exec.CommandContext(ctx, "sqlite3", path, "SELECT count(*) FROM plants").Output()
-	if err != nil {
-		return 0, fmt.Errorf("count the rows of %s: %w", filepath.Base(path), err)
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 }

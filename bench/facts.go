@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 )
@@ -18,11 +17,10 @@ import (
 func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 	m := &machine{
 		Cores:      runtime.NumCPU(),
-		Processor:  fileValue("/proc/cpuinfo", "model name", ":"),
 		Kernel:     firstLine(ctx, "uname", "-sr"),
-		System:     strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		System:     firstLine(ctx, "sh", "-c", `. /etc/os-release && echo "$PRETTY_NAME"`),
 		FileSystem: firstLine(ctx, "findmnt", "-n", "-o", "FSTYPE", "-T", b.work),
-		Commit:     firstLine(ctx, "git", "-C", b.root, "rev-parse", "--short=12", "HEAD"),
+		Commit:     firstLine(ctx, "git", "-C", root, "rev-parse", "--short=12", "HEAD"),
 		Seconds:    b.duration.Seconds(),
 		Versions: map[string]string{
 			"Go":      strings.TrimPrefix(runtime.Version(), "go"),
@@ -35,15 +33,18 @@ func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 		},
 	}
 	if b.last != "" {
-		m.Versions["earlier Plant Store"] = b.last
+		m.Versions["last release"] = b.last
 	}
 	if b.cluster != nil {
 		m.Versions["PostgreSQL"] = cleanVersion(firstLine(ctx, filepath.Join(b.cluster.bin, "postgres"), "--version"))
 	}
-	if firstLine(ctx, "git", "-C", b.root, "status", "--porcelain", "cmd", "internal", "go.mod", "go.sum") != "" {
+	if firstLine(ctx, "git", "-C", root, "status", "--porcelain", "cmd", "internal", "go.mod", "go.sum") != "" {
 		m.Commit += "+"
 	}
 	var err error
+	if m.Processor, err = procValue("/proc/cpuinfo", "model name"); err != nil {
+		return nil, err
+	}
 	if m.MemoryBytes, err = kibibytes("/proc/meminfo", "MemTotal"); err != nil {
 		return nil, err
 	}
@@ -69,17 +70,6 @@ func cleanVersion(line string) string {
 	return all[0][1]
 }
 
-// fileValue returns the first value of name in a file of name-value lines.
-func fileValue(path, name, separator string) string {
-	text, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, separator); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
 // fsyncMicros returns the median time of an append of 4 KiB and an fsync, in microseconds.
 func fsyncMicros(path string) (float64, error) {
 	f, err := os.Create(path)
@@ -99,19 +89,5 @@ func fsyncMicros(path string) (float64, error) {
 		}
 		times = append(times, float64(time.Since(started).Nanoseconds())/1e3)
 	}
-	slices.Sort(times)
-	return times[len(times)/2], nil
-}
-
-// onlyResults returns the lines of go test's output that benchstat reads.
-func onlyResults(out []byte) []byte {
-	var kept []byte
-	for line := range bytes.Lines(out) {
-		for _, prefix := range []string{"Benchmark", "goos:", "goarch:", "pkg:", "cpu:"} {
-			if bytes.HasPrefix(line, []byte(prefix)) {
-				kept = append(kept, line...)
-			}
-		}
-	}
-	return kept
+	return spreadOf(times).median, nil
 }

@@ -24,6 +24,4 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-require plantstore v0.0.0
-
 replace plantstore => ..

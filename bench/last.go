@@ -9,16 +9,10 @@ import (
 	"path/filepath"
 )
 
-// noLast is the value of -last for no last release.
-const noLast = "none"
-
 // lastRelease returns the git revision of -last: by default the newest tag before the current commit, "" if there is
 // none.
 func (b *bench) lastRelease(ctx context.Context) string {
-	if b.last == noLast {
-		return ""
-	}
-	return cmp.Or(b.last, firstLine(ctx, "git", "-C", b.root, "describe", "--tags", "--abbrev=0", "HEAD"))
+	return cmp.Or(b.last, firstLine(ctx, "git", "-C", root, "describe", "--tags", "--abbrev=0", "HEAD"))
 }
 
 // buildLast builds the last release from its revision, with the flags of a release.
@@ -33,7 +27,7 @@ func (b *bench) buildLast(ctx context.Context) error {
 	}
 	archive := filepath.Join(b.work, "last.tar")
 	for _, args := range [][]string{
-		{"git", "-C", b.root, "archive", "--output=" + archive, b.last + "^{commit}"},
+		{"git", "-C", root, "archive", "--output=" + archive, b.last + "^{commit}"},
 		{"tar", "-xf", archive, "-C", dir},
 		{"go", "build", "-C", dir, "-trimpath", "-ldflags=-s -w", "-o", b.program(lastName), "./cmd/plantstore"},
 	} {
@@ -44,14 +38,4 @@ func (b *bench) buildLast(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// lastTargets compares the product with the revision of -last.
-func (r *results) lastTargets(t *targets) {
-	for _, connections := range []int64{64, 256} {
-		ratios := r.compared(setShared, productName, connections).ratios(r.compared(setShared, lastName, connections), rate)
-		if len(ratios) > 0 {
-			t.addRatio(fmt.Sprintf("rate of plantstore ÷ the earlier version, %d connections", connections), true, 0.95, ratios)
-		}
-	}
 }

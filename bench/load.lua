@@ -1,11 +1,11 @@
 -- Requests for wrk: one plant a request, each with a new id.
 --
--- Arguments: path, name of the body's id member, token, order (random or ascending), stream, seed, number of threads.
+-- Arguments: path, name of the body's id member, token, stream, seed.
 --
--- Every id has 16 digits and is below 2^53, so every request has the same length and init builds its head once. A random
--- id is a 32-bit random number x times 2^20, from a generator of full period
+-- Every id has 16 digits and is below 2^53, so every request has the same length and init builds its head once. An id is a
+-- 32-bit random number x times 2^20, from a generator of full period
 -- (https://en.wikipedia.org/wiki/Linear_congruential_generator). Its low 20 bits have the numbers of stream and thread, so
--- two streams have no common id. Ascending ids start at the stream's base in steps of the number of threads.
+-- two streams have no common id.
 
 local first = 1000000000000000
 local tail = ',"name":"Made for measuring","tag":"made"}'
@@ -17,22 +17,13 @@ function setup(thread)
 end
 
 function init(args)
-  local path, member, token, order = args[1], args[2], args[3], args[4]
-  local stream, seed, step = tonumber(args[5]), tonumber(args[6]), tonumber(args[7])
+  local path, member, token = args[1], args[2], args[3]
+  local stream, seed = tonumber(args[4]), tonumber(args[5])
   local body = '{"' .. member .. '":'
   local head = 'POST ' .. path .. ' HTTP/1.1\r\nHost: ' .. wrk.host .. ':' .. wrk.port ..
     '\r\nAuthorization: Bearer ' .. token ..
     '\r\nContent-Type: application/json\r\nContent-Length: ' .. (#body + 16 + #tail) .. '\r\n\r\n' .. body
   local format = string.format
-
-  if order == "ascending" then
-    local id = first + stream * 100000000000 + number
-    function request()
-      id = id + step
-      return head .. format("%016.0f", id) .. tail
-    end
-    return
-  end
 
   local x = (seed * 2654435761 + number * 40503) % 4294967296
   local base = first + stream * 256 + number

@@ -2,8 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -38,53 +36,6 @@ Requests/sec:  30844.23
 	}
 }
 
-func TestGeneratedIDs(t *testing.T) {
-	t.Parallel()
-	for _, order := range []string{orderRandom, orderAscending} {
-		seen := map[int64]bool{}
-		next := generatedIDs(order)
-		last := int64(0)
-		for range 100_000 {
-			id := next()
-			if seen[id] || id < firstID || id >= 1<<53 || order == orderAscending && id != max(last, firstID)+1 {
-				t.Fatalf("%s: id %d after %d", order, id, last)
-			}
-			seen[id], last = true, id
-		}
-	}
-}
-
-func TestWriteGenerated(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "generated.csv")
-	if err := writeGenerated(path, orderAscending, 2); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(path)
-	const want = "id,name,tag\n1000000000000001,made 1,made\n1000000000000002,made 2,made\n"
-	if err != nil || string(got) != want {
-		t.Errorf("writeGenerated wrote %q, %v, want %q", got, err, want)
-	}
-}
-
-func TestCreatedRows(t *testing.T) {
-	t.Parallel()
-	if got, err := createdRows([]byte(`{"created":474514,"existing":0,"conflicting":0,"invalid":0}` +
-		"\n")); got != 474514 || err != nil {
-		t.Errorf("createdRows = %d, %v, want 474514", got, err)
-	}
-	for _, out := range []string{
-		`{"created":1,"existing":1,"conflicting":0,"invalid":0}`,
-		`{"created":1,"existing":0,"conflicting":1,"invalid":0}`,
-		`{"created":1,"existing":0,"conflicting":0,"invalid":1}`,
-		"created 1\n", "",
-	} {
-		if got, err := createdRows([]byte(out)); err == nil {
-			t.Errorf("createdRows(%q) = %d, want an error", out, got)
-		}
-	}
-}
-
 func TestProcessFigures(t *testing.T) {
 	t.Parallel()
 	if n, err := kibibytes("/proc/self/status", "VmRSS"); err != nil || n < 1<<20 {
@@ -93,8 +44,7 @@ func TestProcessFigures(t *testing.T) {
 	if _, err := processTreeTime(os.Getpid()); err != nil {
 		t.Error(err)
 	}
-	halves, err := splitProcessors()
-	if err != nil || strings.Contains(halves[1], "-") || halves[1] == "" {
-		t.Errorf("splitProcessors = %q, %v", halves, err)
+	if h := halves(); h[0] == "" || h[1] == "" {
+		t.Errorf("halves = %q", h)
 	}
 }

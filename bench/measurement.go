@@ -6,13 +6,9 @@ const rawName = "raw.jsonl"
 
 // measurement is one line of raw.jsonl. Exactly one field beside At is set.
 type measurement struct {
-	At      time.Time  `json:"at"`
-	Machine *machine   `json:"machine,omitempty"`
-	Load    *loadRun   `json:"load,omitempty"`
-	Import  *importRun `json:"import,omitempty"`
-	Start   *startRun  `json:"start,omitempty"`
-	Search  *searchRun `json:"search,omitempty"`
-	Sync    *syncRun   `json:"sync,omitempty"`
+	At      time.Time `json:"at"`
+	Machine *machine  `json:"machine,omitempty"`
+	Load    *loadRun  `json:"load,omitempty"`
 }
 
 // machine has the properties of the machine and the versions of the programs.
@@ -31,34 +27,30 @@ type machine struct {
 
 // loadRun is one run of the generator against one contender.
 type loadRun struct {
-	Phase       string `json:"phase"` // compare, tls, growth, wal, webhook, or one of burst.go, search.go and client.go
-	Set         string `json:"set"`   // shared or pinned
+	Set         string `json:"set"` // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`
 	Connections int64  `json:"connections"`
-	TLS         bool   `json:"tls,omitempty"`
-	Order       string `json:"order"`  // of the ids: random or ascending
-	Before      int64  `json:"before"` // initial number of plants
-	Webhook     bool   `json:"webhook,omitempty"`
 	Fault       string `json:"fault,omitempty"`
 
 	Generator wrkResult `json:"generator"`
 
 	ServerMicros   float64 `json:"server_micros"`   // processor time of the server a request
 	DatabaseMicros float64 `json:"database_micros"` // processor time of the database server a request
-	ServerBytes    int64   `json:"server_bytes"`    // resident memory at the end
 	ServerPeak     int64   `json:"server_peak"`     // largest resident memory
 	DatabaseBytes  int64   `json:"database_bytes"`  // memory (PSS) of all processes of the database server at the end
 	Rows           int64   `json:"rows"`            // rows that the run stored, counted after the shutdown
 	Answers        int64   `json:"answers"`         // acknowledged plants, with warm-up and probe
 	DiskBytes      int64   `json:"disk_bytes"`      // disk space of the run's rows after the shutdown
-	WALPeak        int64   `json:"wal_peak"`        // largest size of the WAL
-	WALBound       int64   `json:"wal_bound"`       // --wal-max; 0: not set
 	Stolen         float64 `json:"stolen"`          // fraction of the processors' time that the host used for others
 	LoadBefore     float64 `json:"load_before"`     // load average before the run
-
-	Delivered int64 `json:"delivered,omitempty"` // events until the end of the run
 }
+
+// The values of loadRun.Set: the generator and the server share all processors, or each has half of them.
+const (
+	setShared = "shared"
+	setPinned = "pinned"
+)
 
 // wrkResult is the result of wrk; times are in microseconds.
 type wrkResult struct {
@@ -86,34 +78,3 @@ func (w wrkResult) perSecond() float64 {
 func (w wrkResult) answers() int64 { return w.Requests - w.Status }
 
 func (w wrkResult) failures() int64 { return w.Status + w.Connect + w.Read + w.Write + w.Timeout }
-
-// importRun is one import of a file into an empty store.
-type importRun struct {
-	Round     int     `json:"round"`
-	Contender string  `json:"contender"` // plantstore or sqlite3
-	Source    string  `json:"source"`    // real, random or ascending
-	Rows      int64   `json:"rows"`
-	Seconds   float64 `json:"seconds"`
-	Processor float64 `json:"processor"` // seconds of processor time
-	Peak      int64   `json:"peak"`      // largest resident memory in bytes
-	DiskBytes int64   `json:"disk_bytes"`
-	Fault     string  `json:"fault,omitempty"`
-}
-
-func (r importRun) perSecond() float64 { return float64(r.Rows) / r.Seconds }
-
-// startRun is one start of the server on a store with plants.
-type startRun struct {
-	Round  int     `json:"round"`
-	Before int64   `json:"before"`
-	Millis float64 `json:"millis"` // from the start of the process to the first 200 of /readyz
-}
-
-// searchRun is one search of the admin API without other load.
-type searchRun struct {
-	Contender string  `json:"contender,omitempty"` // empty in older lines: plantstore
-	Round     int     `json:"round"`
-	Rows      int64   `json:"rows"`      // plants that the search read
-	Millis    float64 `json:"millis"`    // until the last line
-	Processor float64 `json:"processor"` // seconds of processor time of the server and its database
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,17 +90,17 @@ type database struct {
 	bin string
 }
 
-// start starts a server in a new directory, on a copy of a data directory; "" is that of an empty database.
-func (c *cluster) start(ctx context.Context, at place, dir, data string) (*database, error) {
+// start starts a server of an empty database in a new directory.
+func (c *cluster) start(ctx context.Context, cpus, dir string) (*database, error) {
 	if err := c.ownDir(dir); err != nil {
 		return nil, err
 	}
-	from, data := cmp.Or(data, c.template), filepath.Join(dir, "data")
-	if out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, data).CombinedOutput(); err != nil {
+	data := filepath.Join(dir, "data")
+	if out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", c.template, data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the data directory: %w\n%s", err, out)
 	}
 	syscall.Sync()
-	p, err := start(ctx, at, c.as, filepath.Join(c.bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=")
+	p, err := start(ctx, cpus, c.as, filepath.Join(c.bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=")
 	if err != nil {
 		return nil, err
 	}

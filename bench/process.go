@@ -46,28 +46,17 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// place has the resources of a program. The zero value is the whole machine.
-type place struct {
-	cpus  string // for taskset; "": all processors
-	group cgroup // with one processor for Go programs; "": none
-}
-
-// start starts a program. The program does not inherit settings of Plant Store and libpq.
-func start(ctx context.Context, at place, as *syscall.Credential, args ...string) (*process, error) {
-	if at.cpus != "" {
-		args = append([]string{"taskset", "-c", at.cpus}, args...)
-	}
-	if at.group != "" {
-		args = at.group.command(args...)
+// start starts a program on some processors, in the form of taskset; "" is all of them. The program does not inherit
+// settings of Plant Store and libpq.
+func start(ctx context.Context, cpus string, as *syscall.Credential, args ...string) (*process, error) {
+	if cpus != "" {
+		args = append([]string{"taskset", "-c", cpus}, args...)
 	}
 	p := &process{command: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{})}
 	p.command.Env = cleanEnviron()
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
 	// Ctrl-C must reach only the benchmark, which stops the processes in order.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
-	if at.group != "" {
-		p.command.Env = append(p.command.Env, "GOMAXPROCS=1")
-	}
 	p.command.WaitDelay = 10 * time.Second
 	if err := p.command.Start(); err != nil {
 		return nil, err
@@ -174,17 +163,26 @@ func children(pid int) []int {
 
 // kibibytes returns, in bytes, a value that a file under /proc has in kB.
 func kibibytes(path, name string) (int64, error) {
-	text, err := os.ReadFile(path)
+	value, err := procValue(path, name)
 	if err != nil {
 		return 0, err
 	}
+	n, err := strconv.ParseInt(strings.TrimSuffix(value, " kB"), 10, 64)
+	return n << 10, err
+}
+
+// procValue returns the first value of a name in a file under /proc.
+func procValue(path, name string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return n << 10, err
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no %s", path, name)
+	return "", fmt.Errorf("%s has no %s", path, name)
 }
 
 // processTreeMemory returns the memory of a process and its children, in bytes.

@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed" // for the templates
+	_ "embed" // for the template
 	"fmt"
 	"maps"
 	"os"
@@ -11,134 +11,50 @@ import (
 	"text/template"
 )
 
-var (
-	//go:embed report.tmpl
-	reportText string
-
-	//go:embed tables.tmpl
-	tablesText string
-
-	//go:embed capacity.tmpl
-	capacityText string
-)
+//go:embed report.tmpl
+var reportText string
 
 // results are the measurements of raw.jsonl by kind.
 type results struct {
-	machines  []*machine
-	loads     loads
-	imports   imports
-	starts    []*startRun
-	searches  []*searchRun
-	syncs     []*syncRun
-	microRuns string           // output of the micro benchmarks
-	charts    map[string]chart // by file name, filled while the pages are written
+	machine *machine // nil: not measured
+	loads   loads
 }
 
-// imports are the runs of importOnce.
-type imports []importRun
-
-func (l imports) values(of func(importRun) float64) []float64 {
-	var values []float64
-	for _, r := range l {
-		values = append(values, of(r))
-	}
-	return values
-}
-
-// slower divides the time of each import by that of the other one of its round.
-func (l imports) slower(other imports) []float64 {
-	var ratios []float64
-	for _, r := range l {
-		for _, o := range other {
-			if o.Round == r.Round {
-				ratios = append(ratios, r.Seconds/o.Seconds)
-			}
-		}
-	}
-	return ratios
-}
-
-// writeReport writes the pages and the charts from the measurements in out.
+// writeReport writes the page from the measurements in out.
 func writeReport(out string) error {
-	dir := filepath.Join(out, "performance")
-	all, err := readRaw(filepath.Join(dir, rawName))
+	all, err := readRaw(filepath.Join(out, "performance", rawName))
 	if err != nil {
 		return err
 	}
-	r := collect(all)
-	if micro := filepath.Join(dir, microName); fileExists(micro) {
-		runs, err := os.ReadFile(micro)
-		if err != nil {
-			return err
-		}
-		r.microRuns = string(runs)
+	page, err := collect(all).page()
+	if err != nil {
+		return err
 	}
-	for name, text := range map[string]string{
-		"performance.md": reportText, "performance-tables.md": tablesText, "capacity.md": capacityText,
-	} {
-		page, err := r.page(text)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(out, name), page, 0o644); err != nil { //nolint:gosec // results are public
-			return err
-		}
-	}
-	for name, c := range r.charts {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(c.svg()), 0o644); err != nil { //nolint:gosec // results are public
-			return err
-		}
-	}
-	return nil
-}
-
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+	return os.WriteFile(filepath.Join(out, "performance.md"), page, 0o644) //nolint:gosec // results are public
 }
 
 func collect(all []measurement) *results {
-	r := &results{charts: map[string]chart{}}
+	r := &results{}
 	for _, line := range all {
 		switch {
 		case line.Machine != nil:
-			r.machines = append(r.machines, line.Machine)
+			r.machine = line.Machine
 		case line.Load != nil:
 			r.loads = append(r.loads, *line.Load)
-		case line.Import != nil:
-			r.imports = append(r.imports, *line.Import)
-		case line.Start != nil:
-			r.starts = append(r.starts, line.Start)
-		case line.Search != nil:
-			r.searches = append(r.searches, line.Search)
-		case line.Sync != nil:
-			r.syncs = append(r.syncs, line.Sync)
 		}
 	}
 	return r
 }
 
-// page executes the template of a page.
-func (r *results) page(text string) ([]byte, error) {
+// page executes the template of the page.
+func (r *results) page() ([]byte, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"charts":      r.mainCharts,
-		"summary":     r.summary,
-		"targets":     r.targetTable,
-		"compared":    r.comparedSections,
-		"burst":       r.burstTable,
-		"growth":      r.growthTable,
-		"imports":     r.importTable,
-		"constrained": r.constrainedTable,
-		"search":      r.searchTable,
-		"webhook":     r.webhookTable,
-		"client":      r.clientTable,
-		"rounds":      r.roundsLine,
-		"machines":    r.machineTable,
-		"check":       r.modelCheck,
-		"plan":        r.planTable,
-		"invalid":     r.invalidRuns,
-	}).Parse(text)
+		"summary":  r.summary,
+		"targets":  r.targetTable,
+		"compared": r.comparedSections,
+		"machines": r.machineTable,
+		"invalid":  r.invalidRuns,
+	}).Parse(reportText)
 	if err != nil {
 		return nil, err
 	}
@@ -147,51 +63,202 @@ func (r *results) page(text string) ([]byte, error) {
 	return []byte(page.String()), err
 }
 
-// compared returns the runs of one contender in the comparison.
+// compared returns the runs of one contender.
 func (r *results) compared(set, contender string, connections int64) loads {
 	return r.loads.where(func(l loadRun) bool {
-		return l.Phase == "compare" && l.Set == set && l.Contender == contender && l.Connections == connections
+		return l.Set == set && l.Contender == contender && l.Connections == connections
 	})
 }
 
-func (r *results) grown(order string, before, connections int64) loads {
-	return r.loads.where(func(l loadRun) bool {
-		return l.Phase == "growth" && l.Order == order && l.Before == before && l.Connections == connections
-	})
+// ratio returns the ratios of a contender to another one, by round.
+func (r *results) ratio(set, of, to string, connections int64, value func(loadRun) float64) spread {
+	return spreadOf(r.compared(set, of, connections).ratios(r.compared(set, to, connections), value))
 }
 
-// phase returns the runs of a phase.
-func (r *results) phase(name string) loads {
-	return r.loads.where(func(l loadRun) bool { return l.Phase == name })
+const notMeasured = "Not measured.\n"
+
+// summary returns the main results as a list, a line each.
+func (r *results) summary() string {
+	const connections = 256
+	faster := func(of, to string) string {
+		return r.ratio(setShared, of, to, connections, rate).medianText(twoDecimals)
+	}
+	few, many := r.compared(setShared, productName, 64), r.compared(setShared, productName, connections)
+	if many.spread(rate).n == 0 || r.machine == nil {
+		return notMeasured
+	}
+	lines := []string{
+		fmt.Sprintf("**%s plants a second** on SQLite with 256 clients, on %d cores that the load generator shares. "+
+			"Each response follows a sync.", many.spread(rate).medianText(whole), r.machine.Cores),
+		fmt.Sprintf("That is %s of the floor, %s times plain SQLite and %s times PocketBase.",
+			faster(productName, floorName), faster(productName, plainName), faster(productName, pocketbaseName)),
+		fmt.Sprintf("On PostgreSQL: %s plants a second, %s of the floor and %s times plain PostgreSQL.",
+			r.compared(setShared, productPGName, connections).spread(rate).medianText(whole), faster(productPGName, floorName),
+			faster(productPGName, plainpgName)),
+		fmt.Sprintf("Latency on SQLite: p50 %s ms and p99 %s ms with 64 clients, %s ms and %s ms with 256.",
+			few.spread(p50).medianText(millis), few.spread(p99).medianText(millis), many.spread(p50).medianText(millis),
+			many.spread(p99).medianText(millis)),
+	}
+	return "- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-func (r *results) imported(contender, source string) imports {
-	var found imports
-	for _, i := range r.imports {
-		if i.Contender == contender && i.Source == source && i.Fault == "" {
-			found = append(found, i)
+// target is a limit of the ratio of two contenders.
+type target struct {
+	of, to      string
+	connections []int64
+	value       func(loadRun) float64
+	name        string // of value
+	least       bool   // the ratio must be at least the limit, not at most
+	limit       float64
+}
+
+var (
+	both    = connectionCounts
+	targets = []target{
+		{productName, floorName, both[:1], rate, "rate", true, 0.50},
+		{productName, floorName, both[1:], rate, "rate", true, 0.60},
+		{productName, floorName, both, p99, "p99", false, 1.5},
+		{productName, pocketbaseName, both, rate, "rate", true, 6},
+		{productName, plainName, both, rate, "rate", true, 4},
+		{productName, lastName, both, rate, "rate", true, 0.95},
+		{productPGName, floorName, both[1:], rate, "rate", true, 0.40},
+		{productPGName, plainpgName, both, rate, "rate", true, 3},
+		{hookName, productName, both, rate, "rate", true, 0.9},
+		{hookPGName, productPGName, both, rate, "rate", true, 0.9},
+	}
+)
+
+// targetTable compares measurements with targets. The median counts.
+func (r *results) targetTable() string {
+	t := &table{}
+	t.row("target", "limit", "measured", "result")
+	for _, target := range targets {
+		for _, connections := range target.connections {
+			s := r.ratio(setShared, target.of, target.to, connections, target.value)
+			name := fmt.Sprintf("%s of %s ÷ %s, %d connections", target.name, target.of, target.to, connections)
+			t.row(name, target.limitText(), s.text(twoDecimals), target.result(s))
 		}
 	}
-	return found
+	return t.String()
 }
 
-// distinct returns the distinct values of the runs in ascending order.
-func (l loads) distinct(of func(loadRun) int64) []int64 {
-	seen := map[int64]bool{}
-	for _, r := range l {
-		seen[of(r)] = true
+func (t target) limitText() string {
+	if t.least {
+		return "≥ " + twoDecimals(t.limit)
 	}
-	return slices.Sorted(maps.Keys(seen))
+	return "≤ " + twoDecimals(t.limit)
 }
 
-// addChart keeps a chart for writeReport and returns the Markdown of its image, or
-// "" if the chart is empty.
-func (r *results) addChart(name string, c chart) string {
-	if c.svg() == "" {
-		return ""
+// result reports a missed target as a percentage of the limit.
+func (t target) result(s spread) string {
+	missed := (s.median - t.limit) / t.limit
+	if t.least {
+		missed = -missed
 	}
-	r.charts[name] = c
-	return fmt.Sprintf("![%s](performance/%s)\n\n", c.title, name)
+	switch {
+	case s.n == 0:
+		return "not measured"
+	case missed <= 0:
+		return "reached"
+	}
+	return fmt.Sprintf("**missed** by %.0f%%", max(1, missed*100))
+}
+
+// comparedSections returns the tables of the comparison: for each number of connections, and for separate processors.
+func (r *results) comparedSections() string {
+	if len(r.loads) == 0 {
+		return notMeasured
+	}
+	var b strings.Builder
+	for _, n := range connectionCounts {
+		fmt.Fprintf(&b, "%d connections; generator and servers share the processors:\n\n%s\n%s\n", n,
+			r.rateTable(setShared, n), r.resourceTable(n))
+	}
+	for _, n := range connectionCounts {
+		fmt.Fprintf(&b, "%d connections; generator and servers on separate processors:\n\n%s\n", n, r.rateTable(setPinned, n))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// rateTable has the rates and latencies of the contenders.
+func (r *results) rateTable(set string, connections int64) string {
+	t := &table{}
+	t.row("contender", "requests a second", "÷ floor", "p50 ms", "p99 ms", "p99.9 ms")
+	for _, c := range contenders {
+		runs := r.compared(set, c.name, connections)
+		if len(runs) == 0 || c.name == lastName { // the targets have its ratio
+			continue
+		}
+		t.row(c.title, runs.spread(rate).text(whole),
+			r.ratio(set, c.name, floorName, connections, rate).medianText(twoDecimals),
+			runs.spread(p50).medianText(millis), runs.spread(p99).text(millis), runs.spread(p999).medianText(millis))
+	}
+	return t.String()
+}
+
+// resourceTable has the processor time, memory and disk space of the contenders.
+func (r *results) resourceTable(connections int64) string {
+	t := &table{}
+	t.row("contender", "server µs/request", "database µs/request", "server MiB", "database MiB", "disk bytes/plant")
+	for _, c := range contenders {
+		runs := r.compared(setShared, c.name, connections)
+		if len(runs) == 0 || c.name == lastName {
+			continue
+		}
+		t.row(c.title, runs.spread(serverCPU).medianText(oneDecimal), dashed(runs, dbCPU, oneDecimal),
+			runs.spread(peak).medianText(mebibytes), dashed(runs, dbMemory, mebibytes), dashed(runs, plantBytes, whole))
+	}
+	return t.String()
+}
+
+// dashed formats the median of a value, or a dash if it is 0 in all runs: the contender has no such part.
+func dashed(runs loads, value func(loadRun) float64, format func(float64) string) string {
+	s := runs.spread(value)
+	if s.max == 0 {
+		return "–"
+	}
+	return s.medianText(format)
+}
+
+// machineTable describes the machine that the measurements come from.
+func (r *results) machineTable() string {
+	m := r.machine
+	if m == nil {
+		return notMeasured
+	}
+	t := &table{}
+	t.row("property", "value")
+	t.row("processors", fmt.Sprintf("%d × %s", m.Cores, m.Processor))
+	t.row("memory", mebibytes(float64(m.MemoryBytes))+" MiB")
+	t.row("system", m.System)
+	t.row("kernel", m.Kernel)
+	t.row("file system", m.FileSystem)
+	t.row("append of 4 KiB and fsync, median", whole(m.FsyncMicros)+" µs")
+	t.row("Plant Store", m.Commit)
+	t.row("measured in each run", fmt.Sprintf("%.0f s", m.Seconds))
+	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+		t.row(name, m.Versions[name])
+	}
+	stolen := spreadOf(r.loads.values(func(l loadRun) float64 { return 100 * l.Stolen }))
+	busy := spreadOf(r.loads.values(func(l loadRun) float64 { return l.LoadBefore }))
+	return t.String() + fmt.Sprintf("\nThe host used %s %% of the processors' time for others during a run. "+
+		"The load average before a run was\n%s, which includes the previous run.\n",
+		stolen.text(oneDecimal), busy.text(twoDecimals))
+}
+
+// invalidRuns lists the runs with a fault.
+func (r *results) invalidRuns() string {
+	var b strings.Builder
+	for _, l := range r.loads {
+		if l.Fault != "" {
+			fmt.Fprintf(&b, "- %s, round %d, %s, %d connections: %s\n", l.Set, l.Round+1, l.Contender, l.Connections,
+				strings.Join(strings.Fields(l.Fault), " "))
+		}
+	}
+	if b.Len() == 0 {
+		return "None: every run is valid.\n"
+	}
+	return b.String()
 }
 
 // table is a Markdown table. Its first row is the header.

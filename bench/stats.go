@@ -37,6 +37,14 @@ func (s spread) text(format func(float64) string) string {
 	return format(s.median) + " (" + format(s.min) + "–" + format(s.max) + ")"
 }
 
+// medianText formats the median of a spread, or a dash if nothing was measured.
+func (s spread) medianText(format func(float64) string) string {
+	if s.n == 0 {
+		return "–"
+	}
+	return format(s.median)
+}
+
 // whole formats a number without decimals and with commas between thousands.
 func whole(v float64) string {
 	digits := strconv.FormatInt(int64(math.Round(math.Abs(v))), 10)
@@ -111,5 +119,4 @@ func serverCPU(r loadRun) float64  { return r.ServerMicros }
 func dbCPU(r loadRun) float64      { return r.DatabaseMicros }
 func peak(r loadRun) float64       { return float64(r.ServerPeak) }
 func dbMemory(r loadRun) float64   { return float64(r.DatabaseBytes) }
-func walPeak(r loadRun) float64    { return float64(r.WALPeak) }
 func plantBytes(r loadRun) float64 { return float64(r.DiskBytes) / float64(max(r.Rows, 1)) }

@@ -224,7 +224,7 @@ func (r *reader) openPages() {
 		}
 	}
 	r.Do(chromedp.Navigate(r.base + "/main/index.html"))
-	r.Await(`document.querySelectorAll(".charts img").length === 4 && siteVersions`)
+	r.Await(`document.querySelector(".figures .result")?.innerText.includes("plants a second") && siteVersions`)
 	r.Do(chromedp.Click(chromedp.CSS("#site-menu")), chromedp.WaitVisible(chromedp.CSS("#site-pages")))
 	r.look("menu", 360)
 }
