@@ -51,7 +51,7 @@ func (e *Engine) Sizes() *store.Sizes {
 	sizes := &store.Sizes{File: size(e.path), WAL: size(e.path + "-wal"), WALMax: walBytesMax, DiskFree: -1}
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(filepath.Dir(e.path), &fs); err == nil {
-		sizes.DiskFree = int64(fs.Bavail) * fs.Bsize
+		sizes.DiskFree = int64(float64(fs.Bavail) * float64(fs.Bsize)) // other systems have other types
 	}
 	return sizes
 }
