@@ -106,5 +106,5 @@ SELECT id, name, tag, created_at, created_by FROM plants ORDER BY id
 SELECT pg_catalog.count(relation) FROM pg_locks WHERE relation IN ('plantstore'::regclass::oid, 'plants'::regclass::oid) AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 SELECT pg_get_userbyid(relowner)::text, current_user::text FROM pg_class WHERE oid = 'plants'::regclass::oid
 SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant
-SET LOCAL lock_timeout = '3s'; LOCK TABLE plantstore, plants IN ACCESS EXCLUSIVE MODE
+SET LOCAL lock_timeout = '3s'; LOCK TABLE plants, plantstore IN ACCESS EXCLUSIVE MODE
 UPDATE plantstore SET moved_to = $1

@@ -114,8 +114,12 @@ func TestInUse(t *testing.T) {
 			p := where(t)
 			p.use(t, func(e storetest.Engine) {
 				stop := poll(t, e)
-				if s, err := p.source(t.Context()); !errors.Is(err, store.ErrInUse) {
-					t.Errorf("the store of a server: %v, %v; want %v", s, err, store.ErrInUse)
+				s, err := p.source(t.Context())
+				if err == nil {
+					must(t, s.Close())
+				}
+				if !errors.Is(err, store.ErrInUse) {
+					t.Errorf("the store of a server: %v, want %v", err, store.ErrInUse)
 				}
 				stop()
 				insert(t, e, plants(1, 1)...)

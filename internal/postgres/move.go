@@ -83,8 +83,12 @@ func (m *Move) lockSource(ctx context.Context) error {
 	if err := m.engine.checkMover(ctx, m.tx); err != nil {
 		return err
 	}
-	const lock = "LOCK TABLE plantstore, plants IN ACCESS EXCLUSIVE MODE"
-	if _, err := m.tx.Exec(ctx, lockTimeout+lock); err != nil {
+	const lock = "LOCK TABLE plants, plantstore IN ACCESS EXCLUSIVE MODE" // a create locks them in this order
+	_, err := m.tx.Exec(ctx, lockTimeout+lock)
+	if hasCode(err, codeDeadlock) { // a delivery of events locks them in another order
+		return fmt.Errorf("a server uses the store: %w: %w", store.ErrInUse, err)
+	}
+	if err != nil {
 		return moveRunning(err)
 	}
 	const waitingSQL = `SELECT pg_catalog.count(relation) FROM pg_locks
@@ -119,7 +123,7 @@ func (m *Move) lockDestination(ctx context.Context) error {
 		WHEN EXISTS (SELECT 1 FROM tokens) THEN 'tokens'
 		WHEN audit_sequence IS NOT NULL THEN 'an audit log' ELSE '' END FROM plantstore`).Scan(&content)
 	if err == nil && content != "" {
-		err = fmt.Errorf("it has %s: %w", content, store.ErrNotNew)
+		err = fmt.Errorf("the database has %s: %w", content, store.ErrNotNew)
 	}
 	return err
 }
