@@ -122,7 +122,7 @@ func (p *program) backup(ctx context.Context, to string, o *backupOptions) error
 	var m backupfile.Manifest
 	switch {
 	case object != nil:
-		m, err = object.Make(ctx, db, "", p.env.ScratchDir(db), func(step string) backupfile.Progress {
+		m, err = object.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
 			if step == "copy" { // a quarter of the work
 				return func(done, all int64) { progress.Part(done, 4*all) }
 			}

@@ -190,7 +190,7 @@ func (p *program) restoreArchive(
 		at = time.Now()
 	}
 	return p.result(archiveFacts{db, r}, "%s has %d plants, up to commit %d of %s, %.1f s %s\n",
-		terminal.Printable(db), r.Plants, r.Commits, terminal.FormatTime(r.At), at.Sub(r.At).Seconds(), before)
+		terminal.Printable(db), r.Plants, r.Commits, terminal.FormatTime(r.At), max(0, at.Sub(r.At).Seconds()), before)
 }
 
 // restoreObject restores the store from a backup in a bucket.

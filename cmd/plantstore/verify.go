@@ -118,7 +118,11 @@ type verifyObjectFacts struct {
 func (p *program) verifyObject(ctx context.Context, object *backup.Object) error {
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	m, faults, err := object.Verify(ctx, progress.Part)
+	var faults []string
+	m, err := object.Manifest(ctx)
+	if err == nil {
+		faults, err = object.Verify(ctx, m, progress.Part)
+	}
 	progress.End()
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)

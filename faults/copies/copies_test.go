@@ -73,9 +73,9 @@ var (
 	}
 	losesMerged = rig.Weakness{
 		File: "internal/backup/merge.go",
-		Old:  "\tsegments, contents := make(",
+		Old:  "\tcontents := make(",
 		New: "\tall := group\n\tdefer func() { _ = s.deleteSegments(ctx, all) }()\n\tgroup = group[1:]\n" +
-			"\tsegments, contents := make(",
+			"\tcontents := make(",
 	}
 	forgetsTokens = rig.Weakness{
 		File: "internal/sqlite/journal.go",

@@ -29,9 +29,9 @@ var failpoints = []rig.Weakness{
 	at("before a segment", "internal/backup/copy.go", "\tif err := s.to.put(ctx, name, content)"),
 	at("before a rename", "internal/safefile/safefile.go", "\t\terr = f.Publish(replace)\n"),
 	at("after a segment", "internal/backup/copy.go", "\tc.setCopied(c.timeline, described.Last,"),
-	at("after a merged segment", "internal/backup/merge.go", "\treturn s.deleteSegments(ctx, append(group, covered...))"),
+	at("after a merged segment", "internal/backup/merge.go", "\told := slices.DeleteFunc(slices.Concat(group, covered), "),
 	at("before a removal", "internal/backup/directory.go", "\t\tif err := d.removeFile(d.location(name)); err != nil && "),
-	at("before the retention", "internal/backup/merge.go", "\tkept, current := keptSince(files), "),
+	at("before the retention", "internal/backup/merge.go", "\tkept, current := keptSince(c.files), "),
 	{File: "internal/backup/merge.go", Old: "const commitMax = time.Hour", New: "const commitMax = time.Second"},
 }
 
@@ -41,7 +41,7 @@ var failpointsOfStart = []string{
 }
 
 // mergePoint is a failpoint before a merged segment is stored.
-var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tname := merged.Name(")
+var mergePoint = at("before a merged segment", "internal/backup/merge.go", "\tif err := s.to.put(ctx, name, content); ")
 
 // removesFirst removes the segments before it stores the merged one.
 var removesFirst = rig.Weakness{

@@ -22,9 +22,11 @@ import (
 type Archive struct {
 	to    destination
 	names series
+	store string // identity of the store; empty: any
 
-	mu        sync.Mutex
-	timelines map[string]timeline // that were read, because they never change; guarded by mu
+	mu        sync.Mutex                     // guards what was read before, because it never changes
+	timelines map[string]timeline            // by id
+	manifests map[string]backupfile.Manifest // of backups in the last list
 }
 
 // OpenArchive returns the archive of the store that a destination has; of several stores, of the one with the file
@@ -35,7 +37,7 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 		return nil, err
 	}
 	if found, err := hasBackup(ctx, to, seriesOf(db)); err != nil || found {
-		return newArchive(to, seriesOf(db)), err
+		return newArchive(to, seriesOf(db), ""), err
 	}
 	files, err := to.list(ctx, "") // all others; the bucket may have more than the backups
 	if err != nil {
@@ -51,7 +53,7 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 	case 0:
 		return nil, fmt.Errorf("%s has no scheduled backup; name a backup, or the destination of a server", address)
 	case 1:
-		return newArchive(to, all[0]), nil
+		return newArchive(to, all[0], ""), nil
 	default:
 		return nil, fmt.Errorf("%s has backups of %d stores: restore one to a file with its name, such as --db %s.db",
 			address, len(all), all[0])
@@ -75,8 +77,67 @@ func hasBackup(ctx context.Context, to destination, names series) (bool, error) 
 	}), err
 }
 
-func newArchive(to destination, names series) *Archive {
-	return &Archive{to: to, names: names, timelines: map[string]timeline{}}
+func newArchive(to destination, names series, store string) *Archive {
+	return &Archive{
+		to: to, names: names, store: store, timelines: map[string]timeline{}, manifests: map[string]backupfile.Manifest{},
+	}
+}
+
+// files returns the files with the name of a backup, newest first, without their manifests.
+func (a *Archive) files(ctx context.Context) (all []Backup, err error) {
+	files, err := a.to.list(ctx, a.names.prefix())
+	if err != nil {
+		return nil, err
+	}
+	listed := map[string]bool{}
+	for _, f := range files {
+		if b, ok := a.names.named(f.name); ok {
+			b.Location, b.Bytes, b.Fault = a.to.location(b.Name), f.bytes, f.fault
+			all, listed[b.Name] = append(all, b), true
+		}
+	}
+	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name)) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.manifests, func(name string, _ backupfile.Manifest) bool { return !listed[name] })
+	return all, nil
+}
+
+// kept returns the complete backups of the last list that retention keeps, as far as their manifests were read: a rule
+// of the bucket may remove the others.
+func (a *Archive) kept(scheduled int) map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := map[string]bool{}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(a.manifests))) {
+		b, _ := a.names.named(name)
+		kept[name] = a.manifests[name].Store == a.store && (b.Manual || scheduled > 0)
+		if !b.Manual {
+			scheduled--
+		}
+	}
+	return kept
+}
+
+// inspect sets the manifest and the fault of a listed backup, unless it has a fault.
+func (a *Archive) inspect(ctx context.Context, b *Backup) {
+	if b.Fault != nil {
+		return
+	}
+	a.mu.Lock()
+	m, known := a.manifests[b.Name]
+	a.mu.Unlock()
+	if known {
+		b.Fault = m.CheckSize(b.Bytes)
+	} else if m, b.Fault = readManifest(ctx, a.to, file{name: b.Name, bytes: b.Bytes}); b.Fault == nil {
+		a.mu.Lock()
+		a.manifests[b.Name] = m
+		a.mu.Unlock()
+	}
+	b.Manifest = m
+	if b.Fault == nil && a.store != "" && m.Store != a.store {
+		b.Fault = errOtherStore
+	}
 }
 
 // Recovered describes a restored store.
@@ -110,7 +171,7 @@ func (a *Archive) Restore(
 		if err != nil {
 			return err
 		}
-		r.Faults = c.faults
+		r.Faults = c.faults()
 		for {
 			p, err := c.planFor(point)
 			if err != nil {
@@ -198,7 +259,7 @@ func (a *Archive) repeatAll(ctx context.Context, p plan, to *backupfile.Replay, 
 
 // repeat repeats commits of a step: those after the last one of the store, up to the end of the step and the time.
 func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Replay, r *Recovered) error {
-	content, err := readSegment(ctx, a.to, s.segment)
+	content, err := a.readSegment(ctx, s.segment)
 	if err != nil {
 		return err
 	}
@@ -206,7 +267,7 @@ func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Rep
 	if r.Segments == 0 {
 		whole = until(p.base.Manifest)
 	}
-	_, err = a.readContent(s.segment, content, func(c *journal.Commit, after journal.History) error {
+	err = a.each(s.segment, content, func(c *journal.Commit, after journal.History) error {
 		have, history := to.Commits()
 		switch {
 		case c.Number > s.until, !p.at.IsZero() && c.At.After(p.at):
@@ -220,8 +281,7 @@ func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Rep
 		return nil
 	})
 	if err != nil && !errors.Is(err, journal.ErrDamaged) { // a commit of a damaged segment may not apply either
-		_, damage := a.readContent(s.segment, content, func(*journal.Commit, journal.History) error { return nil })
-		err = cmp.Or(damage, err)
+		err = cmp.Or(a.each(s.segment, content, func(*journal.Commit, journal.History) error { return nil }), err)
 	}
 	if errors.Is(err, journal.ErrDamaged) {
 		err = fmt.Errorf("%w; %s", err, restoreUntil(whole))
@@ -252,18 +312,17 @@ type Verification struct {
 // not check the plants of backups in a bucket; a restore does. progress receives the number of files that are read, and
 // that of all.
 func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v Verification, err error) {
-	files, err := a.to.list(ctx, a.names.prefix())
+	files, err := a.files(ctx)
 	if err != nil {
 		return v, err
 	}
-	files = slices.DeleteFunc(files, func(f file) bool { _, ok := a.names.named(f.name); return !ok })
 	contents, err := a.contentsWith(ctx, nil)
 	if err != nil {
 		return v, err
 	}
 	segments := slices.Concat(slices.Collect(maps.Values(contents.needed))...)
 	all, done := int64(len(files)+len(segments)), int64(0)
-	read := func(name string, faults []string, err error) error {
+	result := func(name string, faults []string, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -280,21 +339,24 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 		}
 		return nil
 	}
-	for _, f := range files {
-		faults, err := a.to.verify(ctx, f.name, func(string) backupfile.Progress { return nil })
-		if err == nil && len(faults) == 0 {
+	for _, b := range files {
+		var faults []string
+		if a.inspect(ctx, &b); b.Fault == nil {
+			faults, b.Fault = a.to.verify(ctx, b.Name, b.Manifest, func(string) backupfile.Progress { return nil })
+		}
+		if b.Fault == nil && len(faults) == 0 {
 			v.Backups++
 		}
-		if err := read(f.name, faults, err); err != nil {
+		if err := result(b.Name, faults, b.Fault); err != nil {
 			return v, err
 		}
 	}
 	for _, s := range segments {
-		_, err := a.read(ctx, s, func(*journal.Commit, journal.History) error { return nil })
+		err := a.check(ctx, s)
 		if err == nil {
 			v.Segments++
 		}
-		if err := read(s.name, nil, err); err != nil {
+		if err := result(s.name, nil, err); err != nil {
 			return v, err
 		}
 	}
@@ -304,10 +366,8 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 			return err
 		}
 		p, err := c.planFor(Point{})
-		v.Commits, v.At, v.LeftOut = p.base.Manifest.Commits, p.base.Manifest.MadeAt, p.leftOut
-		if n := len(p.steps); n > 0 {
-			v.Commits, v.At = p.steps[n-1].until, p.steps[n-1].To
-		}
+		v.Commits, v.At = p.end()
+		v.LeftOut = p.leftOut
 		return err
 	})
 	if err != nil {
@@ -316,35 +376,29 @@ func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v V
 	return v, ctx.Err()
 }
 
-// read reads a segment and calls each with its commits, as journal.Read. The error wraps journal.ErrDamaged if it is
-// not what its name says.
-func (a *Archive) read(
-	ctx context.Context, s segment, each func(*journal.Commit, journal.History) error,
-) (is journal.Segment, err error) {
-	content, err := readSegment(ctx, a.to, s)
-	if err != nil {
-		return is, err
-	}
-	return a.readContent(s, content, each)
+// readSegment returns the content of a segment.
+func (a *Archive) readSegment(ctx context.Context, s segment) ([]byte, error) {
+	const bytesMax = 512 << 20 // a segment has about shipBytes or mergedBytes, unless a single commit is larger
+	return read(ctx, a.to, s.name, bytesMax)
 }
 
-func (a *Archive) readContent(
-	s segment, content []byte, each func(*journal.Commit, journal.History) error,
-) (is journal.Segment, err error) {
-	is, err = journal.Read(bytes.NewReader(content), each)
+// check reads a whole segment. The error wraps journal.ErrDamaged if it is not what its name says.
+func (a *Archive) check(ctx context.Context, s segment) error {
+	content, err := a.readSegment(ctx, s)
+	if err == nil {
+		err = a.each(s, content, func(*journal.Commit, journal.History) error { return nil })
+	}
+	return err
+}
+
+// each calls do with the commits in the content of a segment, as journal.Read.
+func (a *Archive) each(s segment, content []byte, do func(*journal.Commit, journal.History) error) error {
+	is, err := journal.Read(bytes.NewReader(content), do)
 	if err == nil && is.Name(a.names.segmentPrefix()) != s.name {
 		err = fmt.Errorf("%w: it has the content of another segment", journal.ErrDamaged)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", a.to.location(s.name), err)
 	}
-	return is, err
-}
-
-// check reads a whole segment, and returns what its first line has, and its content.
-func (a *Archive) check(ctx context.Context, s segment) (is journal.Segment, content []byte, err error) {
-	if content, err = readSegment(ctx, a.to, s); err == nil {
-		is, err = a.readContent(s, content, func(*journal.Commit, journal.History) error { return nil })
-	}
-	return is, content, err
+	return err
 }

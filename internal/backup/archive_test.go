@@ -545,7 +545,7 @@ func (r *copyRig) forgeAfter(last tip, groups ...[]time.Time) tip {
 			c := journal.Commit{Number: last.number + 1, At: at.Truncate(time.Microsecond), Changes: journal.ChangedRows(nil)}
 			commits, last = append(commits, c), tip{c.Number, last.history.After(&c)}
 		}
-		s, content, err := e.Encode(r.store, r.ownTimeline(), before, commits)
+		s, content, err := e.Encode(r.archive.store, r.ownTimeline(), before, commits)
 		r.must(err)
 		r.must(r.Service.to.put(r.t.Context(), s.Name(r.names.segmentPrefix()), content))
 	}
@@ -836,7 +836,7 @@ func TestOverlap(t *testing.T) {
 		previous, commits, err := r.engine.Journal(t.Context(), first+from-1, 1<<20)
 		r.must(err)
 		var e journal.Encoder
-		s, content, err := e.Encode(r.store, r.ownTimeline(), previous, commits[:to-from+1])
+		s, content, err := e.Encode(r.archive.store, r.ownTimeline(), previous, commits[:to-from+1])
 		r.must(err)
 		r.must(r.Service.to.put(t.Context(), s.Name(r.names.segmentPrefix()), content))
 	}

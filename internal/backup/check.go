@@ -13,7 +13,7 @@ import (
 
 // verify reads the backup of a job and compares it with its manifest.
 func (s *Service) verify(j *Job, b Backup) ([]string, error) {
-	faults, err := s.to.verify(s.ctx, b.Name, s.steps(j))
+	faults, err := s.to.verify(s.ctx, b.Name, b.Manifest, s.steps(j))
 	return faults, cmp.Or(err, damage(faults))
 }
 

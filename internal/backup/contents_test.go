@@ -23,10 +23,10 @@ func (r *copyRig) begin(from string, after tip, since time.Time) (id string) {
 	id = newID()
 	knew := slices.Sorted(maps.Keys(r.contents().known(r.ownTimeline())))
 	r.must(putObject(r.t.Context(), r.Service.to, r.names.timelineName(id), timeline{
-		ID: id, Store: r.store, From: from, Commits: after.number, Since: since, Knew: knew,
+		ID: id, Store: r.archive.store, From: from, Commits: after.number, Since: since, Knew: knew,
 	}))
 	r.must(putObject(r.t.Context(), r.Service.to, r.names.ownerName(),
-		owner{Session: r.session, Timeline: id, Store: r.store, Since: since}))
+		owner{Session: r.session, Timeline: id, Store: r.archive.store, Since: since}))
 	r.own = &ownership{timeline: timeline{ID: id, Commits: after.number}, begun: true}
 	r.copier.setCopied(r.ownTimeline(), after.number, after.history)
 	return id
@@ -37,8 +37,9 @@ func (r *copyRig) beginAt(at time.Time) (first string) {
 	r.t.Helper()
 	r.moveBackup(at)
 	id := r.ownTimeline()
-	r.must(putObject(r.t.Context(), r.Service.to, r.names.timelineName(id), timeline{ID: id, Store: r.store, Since: at}))
-	r.archive = newArchive(r.Service.to, r.names)
+	begun := timeline{ID: id, Store: r.archive.store, Since: at}
+	r.must(putObject(r.t.Context(), r.Service.to, r.names.timelineName(id), begun))
+	r.archive = newArchive(r.Service.to, r.names, r.archive.store)
 	r.copier.setCopied(r.ownTimeline(), 0, journal.History{})
 	return id
 }
@@ -222,7 +223,7 @@ func (h *history) check(seed uint64, at time.Time) {
 // planned returns the commit that a restore would reach, also with a backup of addBackup.
 func (r *copyRig) planned(at time.Time) (got tip, err error) {
 	r.t.Helper()
-	a := newArchive(r.Service.to, r.names)
+	a := newArchive(r.Service.to, r.names, "")
 	c, err := a.contents(r.t.Context())
 	r.must(err)
 	p, err := c.planFor(Point{At: at})
@@ -231,7 +232,7 @@ func (r *copyRig) planned(at time.Time) (got tip, err error) {
 	}
 	got = tip{p.base.Manifest.Commits, journal.ParseHistory(p.base.Manifest.History)}
 	for _, s := range p.steps {
-		_, content, err := a.check(r.t.Context(), s.segment)
+		content, err := a.readSegment(r.t.Context(), s.segment)
 		r.must(err)
 		_, err = journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
 			if c.Number > got.number && c.Number <= s.until && (at.IsZero() || !c.At.After(at)) {

@@ -12,6 +12,16 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
+// The commits of the store are copied in rounds, one after the other (ship). A round finds the newest commit, stores all
+// since the last copied one in segments, and then reads the owner once more. Only after that may anything be
+// acknowledged because of the segments, and may the journal forget their commits. The round after a failed one stores
+// the rest. A caller of Sync waits for a round that begins after its call, because the one that runs may have found an
+// older commit.
+//
+// The first round of a server, and the first one after somebody has removed the owner, finds the commit in the journal
+// that its timeline goes on from (start). A commit that no backup and segments lead to makes a backup due (needBackup).
+// Sync fails until that is made.
+
 // copier copies the commits of the store to the destination soon after they are made. Its fields belong to the
 // goroutine of run, except for those that mu guards.
 type copier struct {
@@ -246,7 +256,7 @@ func (c *copier) shipSegment(ctx context.Context) error {
 	if commits[0].Number != c.commits+1 || previous != c.history { // the journal was full
 		s.needBackup(commits[0].Number - 1)
 	}
-	described, content, err := c.encoder.Encode(s.store, c.timeline, previous, commits)
+	described, content, err := c.encoder.Encode(s.archive.store, c.timeline, previous, commits)
 	if err != nil {
 		return err
 	}

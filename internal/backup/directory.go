@@ -61,28 +61,17 @@ func (d *directory) list(_ context.Context, prefix string) (files []file, err er
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{entry.Name(), info.Size()})
+		f := file{name: entry.Name(), bytes: info.Size()}
+		if !info.Mode().IsRegular() {
+			f.fault = safefile.CheckRegular(d.location(f.name))
+		}
+		files = append(files, f)
 	}
 	return files, err
 }
 
-func (d *directory) manifest(_ context.Context, name string) (backupfile.Manifest, error) {
-	return backupfile.BackupManifest(d.location(name))
-}
-
 func (d *directory) open(_ context.Context, name string) (io.ReadCloser, error) {
 	return safefile.OpenRegular(d.location(name), os.O_RDONLY, 0)
-}
-
-func (d *directory) remove(_ context.Context, name string) error {
-	err := d.removeFile(d.location(name))
-	if err == nil {
-		err = d.removeFile(d.location(name) + backupfile.ManifestSuffix)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	return err
 }
 
 func (d *directory) put(_ context.Context, name string, content []byte) error {
@@ -99,7 +88,7 @@ func (d *directory) delete(_ context.Context, names ...string) error {
 }
 
 func (d *directory) verify(
-	ctx context.Context, name string, progress func(step string) backupfile.Progress,
+	ctx context.Context, name string, _ backupfile.Manifest, progress func(step string) backupfile.Progress,
 ) ([]string, error) {
 	v, err := backupfile.VerifyFile(ctx, d.location(name), progress("check"))
 	if err == nil && !v.Manifest { // it was removed since the backup was found

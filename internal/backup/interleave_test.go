@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -229,11 +230,8 @@ type decoded struct {
 	err    error
 }
 
-// object is one in the destination, with the manifest of a backup.
-type object struct {
-	content  []byte
-	manifest *backupfile.Manifest
-}
+// object is one in the destination.
+type object struct{ content []byte }
 
 // explore runs all schedules, and returns the first one that breaks a property.
 func (e *explorer) explore(t *testing.T) (violation string) {
@@ -285,7 +283,7 @@ func (e *explorer) prepare(t *testing.T) {
 		w.must(s.copier.round(t.Context()))
 		times = append(times, time.Now())
 	}
-	e.session, e.timeline, e.store = s.session, s.ownTimeline(), s.store
+	e.session, e.timeline, e.store = s.session, s.ownTimeline(), s.archive.store
 	w.must(s.engine.Close())
 	keep := func(name, path string, o dbfile.Origin, at tip) {
 		content, err := os.ReadFile(path)
@@ -552,7 +550,7 @@ func (w *world) isNew() bool {
 		if o := w.objects[name]; len(o.content) < 4096 {
 			content = w.plain(string(o.content))
 		}
-		if _, isSegment := journal.ParseName(w.names.segmentPrefix(), name); isSegment {
+		if strings.HasSuffix(name, ".zst") || strings.HasSuffix(name, backupfile.ManifestSuffix) {
 			content = ""
 		}
 		fmt.Fprintln(h, w.plain(name), content)
@@ -570,7 +568,7 @@ func (w *world) isNew() bool {
 func (w *world) check() {
 	reading := w.world(w.t, w.objects, w.dir)
 	reading.free = true
-	a := newArchive(&port{&server{w: reading}}, w.names)
+	a := newArchive(&port{&server{w: reading}}, w.names, "")
 	c, err := a.contents(context.Background())
 	w.must(err)
 	p, err := c.planFor(Point{})
@@ -640,11 +638,14 @@ func (w *world) reach(a *Archive, p plan) map[string]bool {
 }
 
 func decode(a *Archive, s segment) (d decoded) {
-	var is journal.Segment
-	is, d.err = a.read(context.Background(), s, func(_ *journal.Commit, after journal.History) error {
+	content, err := a.readSegment(context.Background(), s)
+	if err != nil {
+		return decoded{err: err}
+	}
+	is, err := journal.Read(bytes.NewReader(content), func(_ *journal.Commit, after journal.History) error {
 		d.after = append(d.after, after)
 		return nil
 	})
-	d.before, d.first = journal.ParseHistory(is.Before), is.First
+	d.before, d.first, d.err = journal.ParseHistory(is.Before), is.First, err
 	return d
 }

@@ -110,7 +110,9 @@ func (s *server) configuration() Config {
 	}
 }
 
-func (s *server) connect() { s.to, s.archive = &port{s}, newArchive(&port{s}, s.names) }
+func (s *server) connect() {
+	s.to, s.archive = &port{s}, newArchive(&port{s}, s.names, s.archive.store)
+}
 
 // resumed makes the server the one that runs at the start of the schedule.
 func (s *server) resumed() {
@@ -271,12 +273,13 @@ func (p *port) make(
 		return m, err
 	}
 	content, err := os.ReadFile(path)
-	p.w.must(errors.Join(err, os.Remove(path), os.Remove(path+backupfile.ManifestSuffix)))
+	manifest, errManifest := m.Text()
+	p.w.must(errors.Join(err, errManifest, os.Remove(path), os.Remove(path+backupfile.ManifestSuffix)))
 	return m, p.perform("make "+name, true, func() (string, error) {
 		if _, exists := p.w.objects[name]; exists {
 			return "", fs.ErrExist
 		}
-		p.w.objects[name] = &object{content, &m}
+		p.w.objects[name], p.w.objects[name+backupfile.ManifestSuffix] = &object{content}, &object{manifest}
 		return fmt.Sprint(m.Timeline, m.Commits), nil
 	})
 }
@@ -288,7 +291,7 @@ func (p *port) list(_ context.Context, prefix string) (files []file, err error) 
 		var text []string
 		for _, name := range slices.Sorted(maps.Keys(p.w.objects)) {
 			if strings.HasPrefix(name, prefix) {
-				files = append(files, file{name, int64(len(p.w.objects[name].content))})
+				files = append(files, file{name: name, bytes: int64(len(p.w.objects[name].content))})
 				text = append(text, name)
 			}
 		}
@@ -296,18 +299,6 @@ func (p *port) list(_ context.Context, prefix string) (files []file, err error) 
 		return strings.Join(text, " "), nil
 	})
 	return files, err
-}
-
-func (p *port) manifest(_ context.Context, name string) (m backupfile.Manifest, err error) {
-	err = p.perform("manifest "+name, false, func() (string, error) {
-		o, ok := p.w.objects[name]
-		if !ok {
-			return "", fs.ErrNotExist
-		}
-		m = *o.manifest
-		return "", nil
-	})
-	return m, err
 }
 
 func (p *port) open(_ context.Context, name string) (io.ReadCloser, error) {
@@ -318,7 +309,7 @@ func (p *port) open(_ context.Context, name string) (io.ReadCloser, error) {
 			return "", fs.ErrNotExist
 		}
 		content = p.controlOpen(name, o.content)
-		if len(content) < 4096 && !strings.HasSuffix(name, ".zst") {
+		if len(content) < 4096 && !strings.HasSuffix(name, ".zst") && !strings.HasSuffix(name, backupfile.ManifestSuffix) {
 			return string(content), nil
 		}
 		return "", nil
@@ -329,16 +320,6 @@ func (p *port) open(_ context.Context, name string) (io.ReadCloser, error) {
 	}
 	err := p.perform("open "+name, false, do)
 	return io.NopCloser(bytes.NewReader(content)), err
-}
-
-func (p *port) remove(_ context.Context, name string) error {
-	return p.perform("remove "+name, true, func() (string, error) {
-		if _, ok := p.w.objects[name]; !ok {
-			return "", fs.ErrNotExist
-		}
-		delete(p.w.objects, name)
-		return "", nil
-	})
 }
 
 func (p *port) put(_ context.Context, name string, content []byte) error {
@@ -358,7 +339,7 @@ func (p *port) put(_ context.Context, name string, content []byte) error {
 			}
 		}
 		p.controlPut(name, content)
-		p.w.objects[name] = &object{content: content}
+		p.w.objects[name] = &object{content}
 		return text[len(name):], nil
 	})
 }
@@ -375,7 +356,9 @@ func (p *port) delete(_ context.Context, names ...string) error {
 	return nil
 }
 
-func (p *port) verify(context.Context, string, func(string) backupfile.Progress) ([]string, error) {
+func (p *port) verify(
+	context.Context, string, backupfile.Manifest, func(string) backupfile.Progress,
+) ([]string, error) {
 	return nil, errors.ErrUnsupported
 }
 

@@ -25,31 +25,27 @@ func (s *Service) Loss(ctx context.Context, name string) (l Loss, err error) {
 	return l, nil
 }
 
-// loss returns what cannot be restored without a backup: nothing, if an earlier one and segments lead to its last
-// commit.
+// loss returns what cannot be restored without a backup, which it forgets: nothing, if an earlier one and segments lead
+// to its last commit.
 func (c *contents) loss(b Backup) (l Loss) {
 	line := c.line(b.Manifest.Timeline)
 	line[0].last = b.Manifest.Commits
-	reached := int64(-1)
+	c.forget(b)
+	if base, err := c.baseOf(line, time.Time{}); err == nil {
+		p := plan{base: base}
+		p.steps, _ = c.stepsAfter(line, base.Manifest.Commits, until(base.Manifest), time.Time{}) // as far as they lead
+		reached, at := p.end()
+		if reached >= b.Manifest.Commits {
+			return Loss{}
+		}
+		l.After = at
+	}
 	for _, other := range c.bases {
-		m := other.Manifest
-		switch {
-		case other.Name == b.Name:
-		case isOn(line, m) && m.Commits > reached:
-			reached, l.After = m.Commits, until(m)
-		case until(m).After(until(b.Manifest)) && isOn(c.line(m.Timeline), b.Manifest) &&
-			(l.Before.IsZero() || until(m).Before(l.Before)):
-			l.Before = until(m)
+		at := until(other.Manifest)
+		if at.After(until(b.Manifest)) && isOn(c.line(other.Manifest.Timeline), b.Manifest) &&
+			(l.Before.IsZero() || at.Before(l.Before)) {
+			l.Before = at
 		}
-	}
-	if reached >= 0 {
-		steps, _ := c.stepsAfter(line, reached, l.After, time.Time{}) // those before the error count
-		if n := len(steps); n > 0 {
-			reached, l.After = steps[n-1].until, steps[n-1].To
-		}
-	}
-	if reached >= b.Manifest.Commits {
-		return Loss{}
 	}
 	l.Some = true
 	return l

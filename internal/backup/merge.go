@@ -163,10 +163,8 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 		for all := c.segments[part.timeline]; len(all) > 0; {
 			group, covered := mergeable(all, now, s.shortestMerge())
 			all = all[len(group)+len(covered):]
-			if len(group) > 1 {
+			if len(group) > 1 || len(covered) > 0 && s.mayRemove() {
 				errs = append(errs, s.merge(ctx, &encoder, c, group, covered))
-			} else if len(covered) > 0 {
-				errs = append(errs, s.removeCovered(ctx, c, group[0], covered))
 			}
 		}
 	}
@@ -203,69 +201,60 @@ func mergeable(all []segment, now time.Time, shortest time.Duration) (group, cov
 	return group, covered
 }
 
-// removeCovered removes segments whose commits another one has.
-func (s *Service) removeCovered(ctx context.Context, in *contents, by segment, covered []segment) error {
-	if !s.mayRemove() {
-		return nil
-	}
-	if _, _, err := s.archive.check(ctx, by); err != nil {
-		return s.bypass(in, by, err)
-	}
-	return s.deleteSegments(ctx, covered)
-}
-
 // merge replaces segments by one, and removes those that they cover. It removes them after that is stored and was read
 // back, so each commit is in the destination at any time. A killed server may leave some of them, which the next one
 // removes: a restore works with both.
 func (s *Service) merge(
 	ctx context.Context, encoder *journal.Encoder, in *contents, group, covered []segment,
 ) error {
-	segments, contents := make([]journal.Segment, len(group)), make([][]byte, len(group))
+	contents := make([][]byte, len(group))
 	reads, reading := errgroup.WithContext(ctx)
 	reads.SetLimit(readsAtOnce)
 	for i, g := range group {
 		reads.Go(func() (err error) {
-			content, ok := s.recent.get(g.name)
-			if ok {
-				segments[i], err = journal.ReadHeader(content)
-				contents[i] = content
-				return err
+			ok := false
+			if contents[i], ok = s.recent.get(g.name); !ok {
+				contents[i], err = s.archive.readSegment(reading, g)
 			}
-			if segments[i], contents[i], err = s.archive.check(reading, g); err != nil {
-				return s.bypass(in, g, err)
-			}
-			return nil
+			return err
 		})
 	}
 	if err := reads.Wait(); err != nil {
 		return err
 	}
-	merged, content, err := encoder.Merge(segments, contents)
+	last := group[len(group)-1]
+	want := last.Segment
+	want.First = group[0].First
+	merged, content, err := encoder.Merge(contents)
+	name := want.Name(s.names.segmentPrefix())
+	if err == nil && merged.Name(s.names.segmentPrefix()) != name {
+		err = fmt.Errorf("%w: they have the content of other segments", journal.ErrDamaged)
+	}
 	if err != nil {
+		s.bypass(in, last, err)
 		return fmt.Errorf("merge %s and the segments after it: %w", s.to.location(group[0].name), err)
 	}
-	name := merged.Name(s.names.segmentPrefix())
 	if err := s.to.put(ctx, name, content); err != nil {
 		return err
 	}
-	if _, _, err := s.archive.check(ctx, segment{merged, name, int64(len(content))}); err != nil {
+	if err := s.archive.check(ctx, segment{merged, name, int64(len(content))}); err != nil {
 		return err
 	}
-	return s.deleteSegments(ctx, append(group, covered...))
+	old := slices.DeleteFunc(slices.Concat(group, covered), func(g segment) bool { return g.name == name })
+	return s.deleteSegments(ctx, old)
 }
 
 // readsAtOnce is the number of segments that are read at the same time.
 const readsAtOnce = 8
 
-// bypass returns the error of reading a segment. If the segment is damaged, it makes a backup due, unless there is one
-// after it: a restore that begins with that needs no segment before it.
-func (s *Service) bypass(in *contents, of segment, err error) error {
+// bypass makes a backup due if one of the segments up to the last one is damaged, unless there is one after them: a
+// restore that begins with that needs no segment before it.
+func (s *Service) bypass(in *contents, last segment, err error) {
 	line := in.line(s.ownTimeline())
-	later := func(b Backup) bool { return isOn(line, b.Manifest) && b.Manifest.Commits >= of.Last }
+	later := func(b Backup) bool { return isOn(line, b.Manifest) && b.Manifest.Commits >= last.Last }
 	if at, _ := s.copier.copied(); errors.Is(err, journal.ErrDamaged) && !slices.ContainsFunc(in.bases, later) {
 		s.needBackup(at)
 	}
-	return err
 }
 
 // deleteSegments removes segments.
@@ -284,24 +273,17 @@ func (s *Service) deleteSegments(ctx context.Context, old []segment) error {
 // removeOldSegments removes the segments that end before all scheduled backups, whole or not and also of another
 // store: a backup that cannot be read now may be the one that they follow.
 func (s *Service) removeOldSegments(ctx context.Context) error {
-	files, err := s.files(ctx)
-	if err != nil {
-		return err
-	}
-	commits := int64(math.MaxInt64) // of the backup with the fewest
-	for _, b := range files {
-		if b.Manual {
-			continue
-		}
-		if s.inspect(ctx, &b); b.Fault == nil {
-			commits = min(commits, b.Manifest.Commits)
-		}
-	}
 	c, err := s.contents(ctx)
 	if err != nil {
 		return err
 	}
-	kept, current := keptSince(files), s.ownTimeline()
+	commits := int64(math.MaxInt64) // of the backup with the fewest
+	for _, b := range c.bases {
+		if !b.Manual {
+			commits = min(commits, b.Manifest.Commits)
+		}
+	}
+	kept, current := keptSince(c.files), s.ownTimeline()
 	line, strangers := c.line(current), c.strangers(current) // such as of a server that has taken over meanwhile
 	var old []segment
 	for id, all := range c.segments {

@@ -215,12 +215,14 @@ func (s *Service) note(err error) error {
 }
 
 // contents returns what the destination has, with the complete backups of this store.
-func (s *Service) contents(ctx context.Context) (*contents, error) {
-	all, err := s.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.archive.contentsWith(ctx, slices.DeleteFunc(all, func(b Backup) bool { return b.Fault != nil }))
+func (s *Service) contents(ctx context.Context) (c *contents, err error) {
+	err = retryMissing(func() error {
+		files, err := s.files(ctx)
+		if err == nil {
+			c, err = s.archive.contentsOf(ctx, files)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +266,7 @@ func (s *Service) claim(ctx context.Context, former *ownership) (o ownership, er
 		return o, fmt.Errorf("%s has no backup and is on another disk than before; mount the disk with the backups; "+
 			"if they are lost, start the server with --take-over %s", to, origin.Timeline)
 	}
-	if c.owner.Store != "" && c.owner.Store != s.store || current == "" && s.hasOthersOnly(ctx) {
+	if c.owner.Store != "" && c.owner.Store != s.archive.store || current == "" && c.hasOthersOnly() {
 		return o, s.owned("has the backups of another store; give each store its own --backup-dir; to restore a store that "+
 			"was lost, move "+s.config.DB+" and the files beside it away, and use --restore-missing", "")
 	}
@@ -294,10 +296,9 @@ func deviceOf(destination string) uint64 {
 }
 
 // hasOthersOnly reports whether the destination has complete backups, and all of them are of another store.
-func (s *Service) hasOthersOnly(ctx context.Context) bool {
-	all, _ := s.List(ctx) // claim has just read it
+func (c *contents) hasOthersOnly() bool {
 	isOthers := func(b Backup) bool { return errors.Is(b.Fault, errOtherStore) }
-	return slices.ContainsFunc(all, isOthers) && !slices.ContainsFunc(all, func(b Backup) bool { return b.Fault == nil })
+	return len(c.bases) == 0 && slices.ContainsFunc(c.files, isOthers)
 }
 
 func (s *Service) owned(reason, takeOver string) error {
@@ -307,7 +308,9 @@ func (s *Service) owned(reason, takeOver string) error {
 // putOwner stores this session as the owner of a timeline that will follow the current one, and returns what the
 // destination has after that.
 func (s *Service) putOwner(ctx context.Context, id, current string) (*contents, error) {
-	o := owner{Session: s.session, Timeline: id, After: current, Store: s.store, Since: time.Now().UTC(), Host: s.host}
+	o := owner{
+		Session: s.session, Timeline: id, After: current, Store: s.archive.store, Since: time.Now().UTC(), Host: s.host,
+	}
 	if err := putObject(ctx, s.to, s.names.ownerName(), o); err != nil {
 		return nil, fmt.Errorf("store the owner: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -216,11 +215,10 @@ func (s *Service) removeOld() {
 		if err != nil {
 			continue
 		}
-		err = s.remove(func() error { return s.to.remove(s.ctx, old[0].Name) })
+		err = s.remove(func() error { return removeBackup(s.ctx, s.to, old[0].Name) })
 		release()
 		switch {
 		case !s.mayRemove():
-		case errors.Is(err, fs.ErrNotExist): // another program has removed it since the list
 		case err != nil:
 			s.reportNotRemoved(old[0].Location, err)
 		default:

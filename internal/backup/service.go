@@ -11,11 +11,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +63,6 @@ type Service struct {
 	to      destination
 	names   series
 	path    string // of the store, without links
-	store   string // identity of the store in its manifests
 	session string // of this process as the owner of the destination
 	host    string
 	scratch string // directory of a drill
@@ -83,13 +79,12 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
-	next       time.Time                      // when the next scheduled backup is due
-	needed     int64                          // number after the last commit that no segment leads to
-	made       int64                          // number after the last commit of the backups that this process made
-	reserved   map[string]bool                // names of the backups that reserve has reserved
-	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
-	listed     map[string]bool                // names of the last list that no removal by this server concerns
-	changes    int64                          // of listed
+	next       time.Time       // when the next scheduled backup is due
+	needed     int64           // number after the last commit that no segment leads to
+	made       int64           // number after the last commit of the backups that this process made
+	reserved   map[string]bool // names of the backups that reserve has reserved
+	listed     map[string]bool // names of the last list that no removal by this server concerns
+	changes    int64           // of listed
 	merging    merging
 	refusedAt  time.Time // of the last removal that the keys may not do; zero: they may, as far as it is known
 
@@ -154,14 +149,13 @@ func newService(c Config) (*Service, error) {
 	}
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
-		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB), store: store,
+		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB),
 		session: cmp.Or(c.CaughtUp, newID()), host: hostname(),
 		claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
-		archive: newArchive(to, seriesOf(c.DB)),
+		archive: newArchive(to, seriesOf(c.DB), store),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
-		manifests: map[string]backupfile.Manifest{},
-		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		making: make(chan struct{}, 1), checking: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
@@ -222,7 +216,7 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 	}
 	all := []Backup{}
 	for _, b := range files {
-		s.inspect(ctx, &b)
+		s.archive.inspect(ctx, &b)
 		if !errors.Is(b.Fault, fs.ErrNotExist) { // else it was removed since the list
 			all = append(all, b)
 		}
@@ -238,7 +232,7 @@ func (s *Service) Newest(ctx context.Context) (Backup, error) {
 		return Backup{}, err
 	}
 	for _, b := range files {
-		s.inspect(ctx, &b)
+		s.archive.inspect(ctx, &b)
 		var manifest backupfile.ManifestError
 		switch {
 		case b.Fault == nil:
@@ -252,74 +246,35 @@ func (s *Service) Newest(ctx context.Context) (Backup, error) {
 	return Backup{}, ErrNotFound
 }
 
-// files returns the files of the destination with the name of a backup, newest first, without their manifests.
+// files returns the files of the destination with the name of a backup, newest first, without their manifests. It
+// reports backups of the last list that have vanished.
 func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 	s.mu.Lock()
 	changes := s.changes
 	s.mu.Unlock()
-	files, err := s.to.list(ctx, s.names.prefix())
-	if err != nil {
+	kept := s.archive.kept(s.config.Keep)
+	if all, err = s.archive.files(ctx); err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
-	for _, f := range files {
-		if b, ok := s.names.named(f.name); ok {
-			b.Location = s.to.location(b.Name)
-			b.Bytes, names[b.Name] = f.bytes, true
-			all = append(all, b)
-		}
+	for i, b := range all {
+		names[b.Name] = true
+		all[i].Fault = cmp.Or(b.Fault, checkTime(b))
 	}
-	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name)) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if changes != s.changes { // what is missing may be removed by this server, or newer than the list
 		return all, nil
 	}
 	for name := range s.listed {
-		if !names[name] && s.isKept(name) {
+		if kept[name] && !names[name] {
 			s.vanished.Inc()
 			s.config.Log.Warn("a backup has vanished: nobody has removed it through this server", "file", s.to.location(name))
 		}
 	}
 	s.listed = names
 	s.changes++
-	maps.DeleteFunc(s.manifests, func(name string, _ backupfile.Manifest) bool { return !names[name] })
 	return all, nil
-}
-
-// isKept reports whether a backup is a complete one of the store that retention keeps: a rule of the bucket may remove
-// the others. The caller has locked mu.
-func (s *Service) isKept(name string) bool {
-	m, complete := s.manifests[name]
-	newer := 0
-	for other := range s.manifests {
-		if b, _ := s.names.named(other); !b.Manual && other > name {
-			newer++
-		}
-	}
-	b, _ := s.names.named(name)
-	return complete && m.Store == s.store && (b.Manual || newer < s.config.Keep)
-}
-
-// inspect sets the manifest and the fault of a listed backup. A manifest never changes, so inspect reads it once.
-func (s *Service) inspect(ctx context.Context, b *Backup) {
-	if b.Fault = checkTime(*b); b.Fault != nil {
-		return
-	}
-	s.mu.Lock()
-	m, known := s.manifests[b.Name]
-	s.mu.Unlock()
-	if known {
-		b.Fault = m.CheckSize(b.Bytes)
-	} else if m, b.Fault = s.to.manifest(ctx, b.Name); b.Fault == nil {
-		s.mu.Lock()
-		s.manifests[b.Name] = m
-		s.mu.Unlock()
-	}
-	b.Manifest = m
-	if b.Fault == nil && m.Store != s.store {
-		b.Fault = errOtherStore
-	}
 }
 
 // Find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
@@ -328,17 +283,15 @@ func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	if !ok {
 		return b, ErrNotFound
 	}
-	b.Location = s.to.location(name)
-	if err = checkTime(b); err == nil {
-		b.Manifest, err = s.to.manifest(ctx, name)
-	}
-	if err == nil && b.Manifest.Store != s.store {
-		err = errOtherStore
+	f, err := find(ctx, s.to, name)
+	if err == nil {
+		b.Location, b.Bytes, b.Fault = s.to.location(name), f.bytes, cmp.Or(f.fault, checkTime(b))
+		s.archive.inspect(ctx, &b)
+		err = b.Fault
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	}
-	b.Bytes = b.Manifest.Bytes
 	return b, err
 }
 
@@ -369,11 +322,7 @@ func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) erro
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errOtherStore) {
 		return err
 	}
-	err = s.to.remove(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNotFound
-	}
-	if err == nil {
+	if err = removeBackup(ctx, s.to, name); err == nil {
 		s.record(audit.BackupDelete, by, s.details(name, b.Manifest)...)
 	}
 	return err

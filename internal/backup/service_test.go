@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -245,7 +244,7 @@ func TestVerifyNeedsManifest(t *testing.T) {
 	if err := os.Remove(filepath.Join(r.dir, name) + backupfile.ManifestSuffix); err != nil {
 		t.Fatal(err)
 	}
-	faults, err := r.to.verify(t.Context(), name, func(string) backupfile.Progress { return nil })
+	faults, err := r.to.verify(t.Context(), name, backupfile.Manifest{}, func(string) backupfile.Progress { return nil })
 	if !errors.Is(err, backupfile.ErrNoManifest) {
 		t.Errorf("got %v, %v, want %v", faults, err, backupfile.ErrNoManifest)
 	}
@@ -329,10 +328,15 @@ type interposed struct {
 	before func()
 }
 
-func (d interposed) manifest(ctx context.Context, name string) (backupfile.Manifest, error) {
-	d.before()
-	return d.destination.manifest(ctx, name)
+func (d interposed) open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if strings.HasSuffix(name, backupfile.ManifestSuffix) {
+		d.before()
+	}
+	return d.destination.open(ctx, name)
 }
+
+// interpose replaces the destination.
+func (r *rig) interpose(to destination) { r.to, r.archive.to = to, to }
 
 // TestHold tests that no job starts on a backup during its removal, that no removal starts while a job starts, and that
 // each can follow afterwards, even after an error.
@@ -357,12 +361,12 @@ func TestHold(t *testing.T) {
 	}
 	release()
 	inner := r.to
-	r.to = interposed{inner, func() {
-		r.to = inner
+	r.interpose(interposed{inner, func() {
+		r.interpose(inner)
 		if err := r.Delete(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
 			t.Errorf("Delete while a job starts: %v", err)
 		}
-	}}
+	}})
 	if j := r.end(r.Verify(t.Context(), name, admin)); j.Error != "" {
 		t.Errorf("Verify afterwards: %v", j.Error)
 	}
@@ -389,11 +393,11 @@ func TestRemovedSinceList(t *testing.T) {
 		t.Fatal("the destination is no directory")
 	}
 	remove := func() {
-		if err := inner.remove(t.Context(), names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeBackup(t.Context(), inner, names[0]); err != nil {
 			t.Error(err)
 		}
 	}
-	r.to = interposed{inner, remove}
+	r.interpose(interposed{inner, remove})
 	all, err := r.List(t.Context())
 	if err != nil || len(all) != 2 || all[1].Name != names[1] {
 		t.Errorf("List: %+v, %v", all, err)
@@ -402,11 +406,11 @@ func TestRemovedSinceList(t *testing.T) {
 	if all, err := r.scheduled(); err != nil || len(all) != 2 {
 		t.Errorf("scheduled: %+v, %v", all, err)
 	}
-	r.to = inner
+	r.interpose(inner)
 	r.copyAs(names[0])
 	inner.removeFile = func(path string) error { return errors.Join(os.Remove(path), os.Remove(path)) } // the second fails
 	r.removeOld()
-	r.want("after retention", names[1:], nil, time.Time{}, 0, 0)
+	r.want("after retention", names[1:], []string{"INFO removed an old backup " + names[0]}, time.Time{}, 0, 0)
 }
 
 // TestServiceForgetsJobs tests that the service keeps a limited number of jobs, and those that run.

@@ -94,9 +94,12 @@ func containsAll(all, wanted []string) bool {
 
 func (s *Service) conflict(id string, strangers []string) error {
 	all := append([]string{id}, strangers...)
-	return s.owned("has the timelines "+strings.Join(all, " and ")+" of servers that took over at the same time, and "+
-		"each may have acknowledged plants that the others lack; restore each of them with --timeline, and compare",
-		strings.Join(all, ","))
+	return s.owned(conflictText(all), strings.Join(all, ","))
+}
+
+func conflictText(timelines []string) string {
+	return "has the timelines " + strings.Join(timelines, " and ") + " of servers that took over at the same time, and " +
+		"each may have acknowledged plants that the others lack; restore each of them with --timeline, and compare"
 }
 
 // nextTimeline returns the timeline that this store begins: after the commit that a restore ended with, or after the
@@ -104,7 +107,7 @@ func (s *Service) conflict(id string, strangers []string) error {
 func (s *Service) nextTimeline(
 	ctx context.Context, c *contents, id, current string, origin dbfile.Origin,
 ) (o ownership, err error) {
-	o.timeline = timeline{ID: id, Store: s.store, Since: time.Now().UTC(), Host: s.host}
+	o.timeline = timeline{ID: id, Store: s.archive.store, Since: time.Now().UTC(), Host: s.host}
 	known := c.known(current)
 	for _, id := range s.config.TakeOver {
 		if c.hasCommits(id) {

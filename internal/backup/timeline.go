@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -62,14 +61,9 @@ func (n series) timelineOf(name string) (id string, ok bool) {
 // readObject reads a small object with JSON. The error wraps fs.ErrNotExist if there is none.
 func readObject(ctx context.Context, to destination, name string, v any) error {
 	const bytesMax = 1 << 20
-	r, err := to.open(ctx, name)
+	text, err := read(ctx, to, name, bytesMax)
 	if err != nil {
-		return fmt.Errorf("%s: %w", to.location(name), err)
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, bytesMax))
-	if err != nil {
-		return fmt.Errorf("%s: %w", to.location(name), err)
+		return err
 	}
 	if err := json.Unmarshal(text, v); err != nil { // the owner stores itself again, or makes a backup
 		return fmt.Errorf("%s is damaged: %w; remove it while the server runs, which then does without it",

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -202,11 +201,13 @@ func TestListDuringRemoval(t *testing.T) {
 	if _, err := r.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.to = &slowList{r.to, sync.OnceFunc(func() {
+	inner := r.to
+	r.interpose(&slowList{inner, func() {
+		r.interpose(inner)
 		if err := r.Delete(t.Context(), name, admin); err != nil {
 			t.Error(err)
 		}
-	})}
+	}})
 	for range 2 {
 		if _, err := r.files(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,17 +8,17 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Config has the properties of a server. The keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
 // AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
 type Config struct {
-	Endpoint     string        // URL; empty: Amazon S3 in the region
-	Region       string        // empty: us-east-1
-	InstanceRole bool          // also request keys from the metadata service of the machine
-	CAFile       string        // PEM file that verifies the certificate of the server; empty: those of the system
-	StallMax     time.Duration // of a connection that transfers nothing; 0: a minute
+	Endpoint     string // URL; empty: Amazon S3 in the region
+	Region       string // empty: us-east-1
+	InstanceRole bool   // also request keys from the metadata service of the machine
+	CAFile       string // PEM file that verifies the certificate of the server; empty: those of the system
 }
 
 // roles are the variables of an environment that gives a program a role.
@@ -45,21 +45,14 @@ type Bucket struct {
 	base     *url.URL // of the bucket
 	endpoint string   // of the server, for messages
 	region   string
-	stallMax time.Duration
 	client   *http.Client
-	provider *provider
-
-	removesEach atomic.Bool // the server removes one object per request
+	chain    *credentials.Credentials
+	last     atomic.Pointer[credentials.Value] // keys of the last request, which no message may have; nil: none
 }
-
-const (
-	regionDefault = "us-east-1"
-	attemptsMax   = 5 // of a request that failed for a reason that may be temporary
-)
 
 // Open returns a bucket. It sends no request. The error is about the configuration.
 func Open(c Config, bucket string) (*Bucket, error) {
-	c.Region, c.StallMax = cmp.Or(c.Region, regionDefault), cmp.Or(c.StallMax, time.Minute)
+	c.Region = cmp.Or(c.Region, "us-east-1")
 	base, err := c.base(bucket)
 	if err != nil {
 		return nil, err
@@ -69,11 +62,11 @@ func Open(c Config, bucket string) (*Bucket, error) {
 		return nil, err
 	}
 	return &Bucket{
-		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.Region, stallMax: c.StallMax,
+		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.Region,
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // no request to a host that the operator did not name
 		}},
-		provider: c.provider(),
+		chain: c.chain(),
 	}, nil
 }
 

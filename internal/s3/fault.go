@@ -26,11 +26,10 @@ func (b *Bucket) fault(ctx context.Context, key string, err error) error {
 		return err
 	case errors.As(err, &response):
 		return b.responseFault(location, response)
-	case errors.As(err, &request):
-		return fmt.Errorf("%s: no response of the S3 server %s: %w", location, b.endpoint, b.hide(request.Err.Error()))
-	default:
-		return fmt.Errorf("%s: %w", location, b.hide(err.Error()))
+	case errors.As(err, &request): // without its URL
+		err = request.Err
 	}
+	return fmt.Errorf("%s: no response of the S3 server %s: %w", location, b.endpoint, b.hide(err.Error()))
 }
 
 // responseFault returns the error for an error response of the server, with the remedy if it is known.
@@ -82,7 +81,13 @@ var signature = regexp.MustCompile(`Signature=[0-9a-fA-F]*`)
 // hide returns an error with a text of the server or the library, without the keys and not too long.
 func (b *Bucket) hide(text string) error {
 	const textBytesMax = 300
-	text = signature.ReplaceAllString(b.provider.hide(text), "Signature=(hidden)")
+	if keys := b.last.Load(); keys != nil {
+		text = strings.ReplaceAll(text, keys.SecretAccessKey, "(hidden)")
+		if keys.SessionToken != "" {
+			text = strings.ReplaceAll(text, keys.SessionToken, "(hidden)")
+		}
+	}
+	text = signature.ReplaceAllString(text, "Signature=(hidden)")
 	if len(text) > textBytesMax {
 		text = text[:textBytesMax] + "…"
 	}

@@ -2,11 +2,10 @@ package s3
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // see contentMD5
-	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -14,8 +13,82 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 )
+
+// Put stores a small object in one request.
+func (b *Bucket) Put(ctx context.Context, key string, content []byte) error {
+	_, err := b.call(ctx, request{method: http.MethodPut, key: key, content: content}, nil)
+	return err
+}
+
+// Get opens an object for reading. The reader requests parts of up to 8 MiB of the same object, each as often as any
+// request. The caller closes the reader.
+func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	o := &object{b: b, ctx: ctx, key: key}
+	if err := o.next(); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(o), nil
+}
+
+// object reads an object.
+type object struct {
+	b   *Bucket
+	ctx context.Context //nolint:containedctx // of the requests of the reader
+	key string
+
+	tag    string // ETag of the first response
+	bytes  int64  // of the object
+	loaded int64  // bytes of the parts so far
+	part   []byte // the rest of the last one
+}
+
+// Read implements io.Reader.
+func (o *object) Read(p []byte) (int, error) {
+	if len(o.part) == 0 && o.loaded < o.bytes {
+		if err := o.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(o.part) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, o.part)
+	o.part = o.part[n:]
+	return n, nil
+}
+
+// next requests the next part. The first request is for the whole object, of which send returns the start: its response
+// has the size, and an empty object has no part.
+func (o *object) next() error {
+	r := request{method: http.MethodGet, key: o.key}
+	if o.loaded > 0 {
+		part := fmt.Sprintf("bytes=%d-%d", o.loaded, o.loaded+responseBytesMax-1)
+		r.header = http.Header{"Range": {part}, "If-Match": {o.tag}}
+	}
+	header, part, err := o.b.send(o.ctx, r)
+	if err != nil {
+		return err
+	}
+	whole := true
+	if o.loaded == 0 {
+		o.tag = header.Get("Etag")
+		if o.bytes, err = strconv.ParseInt(header.Get("Content-Length"), 10, 64); err != nil { // in chunks
+			o.bytes, whole = int64(len(part)), len(part) < responseBytesMax
+		}
+	} else {
+		start := fmt.Sprintf("bytes %d-", o.loaded)
+		whole = o.tag != "" && header.Get("Etag") == o.tag && len(part) > 0 &&
+			strings.HasPrefix(header.Get("Content-Range"), start)
+	}
+	if o.part, o.loaded = part, o.loaded+int64(len(part)); !whole || o.loaded > o.bytes {
+		return fmt.Errorf("%s: the S3 server %s did not return the part of the object that was requested",
+			Location{o.b.name, o.key}, o.b.endpoint)
+	}
+	return nil
+}
 
 // Object is an object in a bucket.
 type Object struct {
@@ -42,37 +115,31 @@ func keyOf(text, encodingType string) (string, error) {
 }
 
 // List returns the objects whose keys begin with a prefix, sorted by key. It returns an error if the server does not
-// say that the list is complete, for more than 500,000 objects, for keys without the prefix, and if the server does not
-// end the list within some time or returns many pages without further keys.
+// say that the list is complete, for more than 500,000 objects, for keys without the prefix, and if the server returns
+// many pages without further keys.
 func (b *Bucket) List(ctx context.Context, prefix string) ([]Object, error) {
 	const objectsMax, pagesMax = 500_000, 100
+	at := Location{b.name, prefix}
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
-	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
-	defer cancel()
-	begun, all := time.Now(), map[string]Object{} // a server may return a key again
+	all := map[string]Object{} // a server may return a key again
 	for pages := 1; pages <= pagesMax; pages++ {
 		var page listPage
-		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
-		if err != nil && time.Since(begun) >= b.timeMax(0) && ctx.Err() == nil { // the request has the same limit
-			return nil, b.endlessList(prefix, fmt.Sprint("within ", b.timeMax(0)))
-		}
-		if err != nil {
+		if _, err := b.call(ctx, request{method: http.MethodGet, query: query}, &page); err != nil {
 			return nil, err
 		}
 		before := len(all)
 		for _, o := range page.Contents {
-			text := o.Key
-			if o.Key, err = keyOf(text, page.EncodingType); err != nil || !strings.HasPrefix(o.Key, prefix) {
-				return nil, fmt.Errorf("%s: the S3 server %s listed a key without this prefix: %w",
-					Location{b.name, prefix}, b.endpoint, b.hide(text))
+			key, err := keyOf(o.Key, page.EncodingType)
+			if err != nil || !strings.HasPrefix(key, prefix) {
+				return nil, fmt.Errorf("%s: the S3 server %s listed a key without this prefix: %w", at, b.endpoint, b.hide(o.Key))
 			}
-			all[o.Key] = o
+			all[key] = Object{key, o.Bytes}
 		}
 		if len(all) > before {
 			pages = 0
 		}
 		if len(all) > objectsMax {
-			return nil, fmt.Errorf("%s has more than %d objects; use another prefix", Location{b.name, prefix}, objectsMax)
+			return nil, fmt.Errorf("%s has more than %d objects; use another prefix", at, objectsMax)
 		}
 		complete := page.IsTruncated != nil && !*page.IsTruncated
 		switch token := page.NextContinuationToken; {
@@ -82,81 +149,45 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]Object, error) {
 			query.Set("continuation-token", token)
 		default:
 			return nil, fmt.Errorf("%s: the S3 server %s ended the list without saying that it is complete; "+
-				"use a server with version 2 of ListObjects", Location{b.name, prefix}, b.endpoint)
+				"use a server with version 2 of ListObjects", at, b.endpoint)
 		}
 	}
-	return nil, b.endlessList(prefix, fmt.Sprintf("within %d pages without further keys", pagesMax))
+	return nil, fmt.Errorf("%s: the S3 server %s did not end the list within %d pages without further keys; "+
+		"check the server, or use another prefix", at, b.endpoint, pagesMax)
 }
 
-func (b *Bucket) endlessList(prefix, within string) error {
-	return fmt.Errorf("%s: the S3 server %s did not end the list %s; check the server, or use another prefix",
-		Location{b.name, prefix}, b.endpoint, within)
-}
-
-// Stat returns an object.
+// Stat returns an object. It lists its key, because the response of HEAD has no cause of an error.
 func (b *Bucket) Stat(ctx context.Context, key string) (Object, error) {
-	header, err := b.call(ctx, request{method: http.MethodHead, key: key}, nil)
+	all, err := b.List(ctx, key)
 	if err != nil {
 		return Object{}, err
 	}
-	bytes, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
-	if err != nil {
-		return Object{}, fmt.Errorf("%s: the S3 server %s returned no size", Location{b.name, key}, b.endpoint)
+	if len(all) == 0 || all[0].Key != key { // it sorts before longer keys
+		return Object{}, fmt.Errorf("%s: %w", Location{b.name, key}, fs.ErrNotExist)
 	}
-	return Object{key, bytes}, nil
+	return all[0], nil
 }
 
-// contentMD5 returns the header with the MD5 of a body. A bucket with Object Lock and a default retention stores
-// nothing without it or an additional checksum, which some servers do not support
-// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock-managing.html). X-Amz-Content-Sha256 is none.
-func contentMD5(sum []byte) http.Header {
-	return http.Header{"Content-Md5": {base64.StdEncoding.EncodeToString(sum)}}
+const removesAtOnce = 8
+
+// Remove removes objects, several at the same time, until one is not removed. A missing object is not an error.
+func (b *Bucket) Remove(ctx context.Context, keys ...string) error {
+	removes, removing := errgroup.WithContext(ctx)
+	removes.SetLimit(removesAtOnce)
+	for _, key := range keys {
+		if removing.Err() != nil {
+			break
+		}
+		removes.Go(func() error { return b.remove(removing, key, nil) })
+	}
+	return removes.Wait()
 }
 
-// Put stores a small object in one request.
-func (b *Bucket) Put(ctx context.Context, key string, text []byte) error {
-	sum := md5.Sum(text) //nolint:gosec // see contentMD5
-	r := request{method: http.MethodPut, key: key, header: contentMD5(sum[:])}.textBody(text)
-	_, err := b.call(ctx, r, nil)
+// remove removes an object, or the upload that a query names. A missing one is not an error.
+func (b *Bucket) remove(ctx context.Context, key string, query url.Values) error {
+	_, err := b.call(ctx, request{method: http.MethodDelete, key: key, query: query}, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	return err
-}
-
-// AbortUploads aborts the unfinished multipart uploads whose keys begin with a prefix and satisfy a condition, and
-// returns their keys. It aborts those on the first page of the server, which has room for 1,000: a killed upload leaves
-// one.
-func (b *Bucket) AbortUploads(
-	ctx context.Context, prefix string, condition func(key string) bool,
-) (aborted []string, err error) {
-	var page struct {
-		XMLName      xml.Name `xml:"ListMultipartUploadsResult"`
-		EncodingType string
-		Upload       []struct {
-			Key      string
-			UploadID string `xml:"UploadId"`
-		}
-	}
-	r := request{method: http.MethodGet, query: url.Values{"uploads": {""}, "prefix": {prefix}}}
-	_, err = b.call(ctx, r, &page)
-	if errors.Is(err, fs.ErrNotExist) { // some servers say in this way that there are no uploads
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, u := range page.Upload {
-		key, err := keyOf(u.Key, page.EncodingType)
-		if err != nil || !strings.HasPrefix(key, prefix) || !condition(key) {
-			continue
-		}
-		if err := b.abort(ctx, key, u.UploadID); err != nil {
-			return aborted, err
-		}
-		aborted = append(aborted, key)
-	}
-	return aborted, nil
-}
-
-// abort aborts an upload. An upload that has ended since is not an error.
-func (b *Bucket) abort(ctx context.Context, key, id string) error {
-	return b.remove(ctx, key, url.Values{"uploadId": {id}})
 }

@@ -52,14 +52,6 @@ func TestQuirks(t *testing.T) {
 		}
 		return err
 	}
-	stat := func(t *testing.T, b *Bucket) error {
-		t.Helper()
-		if err := get(t, b); err != nil {
-			t.Error(err)
-		}
-		_, err := b.Stat(t.Context(), "p-1")
-		return err
-	}
 	for name, row := range map[string]struct {
 		call  func(*testing.T, *Bucket) error
 		serve http.HandlerFunc
@@ -106,16 +98,6 @@ func TestQuirks(t *testing.T) {
 			},
 			respond(404, "<Error><Code>NoSuchUpload</Code><Message>There are none.</Message></Error>"), "",
 		},
-		"HEAD is refused": {
-			stat, func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodHead {
-					w.WriteHeader(http.StatusForbidden)
-					return
-				}
-				fmt.Fprint(w, "text")
-			},
-			"returned AccessDenied (403): Forbidden; give the keys the rights to",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,8 +140,9 @@ func steps(begin, tag, end string) http.HandlerFunc {
 			fmt.Fprint(w, begin)
 		case r.Method == http.MethodPut:
 			w.Header().Set("Etag", tag)
-		case r.Method == http.MethodHead:
-			w.Header().Set("Content-Length", "4")
+		case r.Method == http.MethodGet:
+			fmt.Fprint(w, "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>p-1</Key><Size>4</Size></Contents>"+
+				"</ListBucketResult>")
 		case r.Method == http.MethodPost:
 			text, err := io.ReadAll(r.Body)
 			want := "<ETag>" + strings.NewReplacer("&", "&amp;", `"`, "&#34;").Replace(tag) + "</ETag>"

@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -21,20 +20,13 @@ func (c Config) transport() (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialMax}
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return &stallingConn{conn, c.StallMax}, nil
-		},
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialMax}).DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    dialMax,
-		ResponseHeaderTimeout:  c.StallMax, // a server that sends a byte now and then never stalls
 		IdleConnTimeout:        idleMax,
+		MaxIdleConnsPerHost:    removesAtOnce,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // the checksums are those of the stored bytes
 	}, nil
@@ -58,36 +50,4 @@ func (c Config) roots() (*x509.CertPool, error) {
 		return nil, fmt.Errorf("the certificates of the S3 server: %s has no certificate in PEM form", c.CAFile)
 	}
 	return roots, nil
-}
-
-// stallingConn is a connection that fails when it has transferred nothing for a time. A write also moves the deadline
-// of the pending read, because the response arrives after the whole request was sent.
-type stallingConn struct {
-	net.Conn
-
-	max time.Duration
-}
-
-// Read implements net.Conn.
-func (c *stallingConn) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.max)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(p)
-}
-
-// Write implements net.Conn. It writes in pieces, so that a slow connection that transfers some bytes does not fail.
-func (c *stallingConn) Write(p []byte) (n int, err error) {
-	const pieceBytes = 16 << 10
-	for n < len(p) {
-		if err := c.SetDeadline(time.Now().Add(c.max)); err != nil {
-			return n, err
-		}
-		more, err := c.Conn.Write(p[n:min(len(p), n+pieceBytes)])
-		n += more
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -250,17 +251,15 @@ func segmentsOf(t testing.TB, path string, m *backupfile.Manifest) (contents [][
 		t.Errorf("the journal begins after %v, the backup has %v", previous, m.History)
 	}
 	var encoder journal.Encoder
-	var segments []journal.Segment
 	for i := range commits {
-		segment, content, err := encoder.Encode(m.Store, "0123456789abcdef", previous, commits[i:i+1])
+		_, content, err := encoder.Encode(m.Store, "0123456789abcdef", previous, commits[i:i+1])
 		must(t, err)
 		previous = previous.After(&commits[i])
-		segments, contents = append(segments, segment), append(contents, bytes.Clone(content))
+		contents = append(contents, bytes.Clone(content))
 	}
 	var merged [][]byte
-	for i := 0; i < len(segments); i += 2 {
-		end := min(i+2, len(segments))
-		_, content, err := encoder.Merge(segments[i:end], contents[i:end])
+	for pair := range slices.Chunk(contents, 2) {
+		_, content, err := encoder.Merge(pair)
 		must(t, err)
 		merged = append(merged, bytes.Clone(content))
 	}

@@ -118,17 +118,16 @@ func TestSegment(t *testing.T) {
 		}
 	}
 
-	var segments []Segment
 	var parts [][]byte
 	for i := range commits {
-		s, part, err := e.Encode("0123", "0123456789abcdef", before, commits[i:i+1])
+		_, part, err := e.Encode("0123", "0123456789abcdef", before, commits[i:i+1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		segments, parts = append(segments, s), append(parts, bytes.Clone(part))
+		parts = append(parts, bytes.Clone(part))
 		before = before.After(&commits[i])
 	}
-	merged, content, err := e.Merge(segments, parts)
+	merged, content, err := e.Merge(parts)
 	if err != nil || merged != whole {
 		t.Fatalf("merged %+v, %v, want %+v", merged, err, whole)
 	}
@@ -139,10 +138,13 @@ func TestSegment(t *testing.T) {
 	if _, _, err := e.Encode("0123", "0123456789abcdef", before, commits); err == nil {
 		t.Error("encoded commits whose times go back")
 	}
-	segments[3], segments[4] = segments[4], segments[3]
 	parts[3], parts[4] = parts[4], parts[3]
-	if _, _, err := e.Merge(segments, parts); err == nil {
-		t.Error("merged segments that do not follow each other")
+	if _, _, err := e.Merge(parts); !errors.Is(err, ErrDamaged) {
+		t.Errorf("merged segments that do not follow each other: %v", err)
+	}
+	large := []Commit{{Number: 1, At: commits[0].At, Changes: make([]byte, changesBytesMax+1)}}
+	if _, _, err := e.Encode("0123", "0123456789abcdef", before, large); err == nil {
+		t.Error("encoded a commit that no reader accepts")
 	}
 }
 

@@ -92,6 +92,10 @@ func (e *Encoder) Encode(
 		From: first.At, To: last.At, Before: before.String(),
 	}
 	for i := range commits {
+		if n := len(commits[i].Changes); n > changesBytesMax {
+			return s, nil, fmt.Errorf("commit %d has %d bytes of changes; a segment has at most %d",
+				commits[i].Number, n, changesBytesMax)
+		}
 		before = before.After(&commits[i])
 	}
 	s.After = before.String()
@@ -107,23 +111,28 @@ func (e *Encoder) Encode(
 	return s, content, err
 }
 
-// Merge returns one segment of segments with their contents, each of which follows the one before, and its content,
-// which is valid until the next call.
-func (e *Encoder) Merge(segments []Segment, contents [][]byte) (merged Segment, content []byte, err error) {
-	merged = segments[0]
-	for _, s := range segments[1:] {
-		if s.Store != merged.Store || s.Timeline != merged.Timeline || s.First != merged.Last+1 || s.Before != merged.After {
-			return s, nil, fmt.Errorf("the segment of the commits from %d does not follow commit %d", s.First, merged.Last)
+// Merge returns one segment of the contents of segments, each of which follows the one before, and its content, which
+// is valid until the next call. The error wraps ErrDamaged if they are not whole.
+func (e *Encoder) Merge(contents [][]byte) (merged Segment, content []byte, err error) {
+	for i, content := range contents {
+		s, err := readFirstLine(content)
+		switch {
+		case err != nil:
+			return merged, nil, fmt.Errorf("the segment after commit %d: %w", merged.Last, err)
+		case i == 0:
+			merged = s
+		case s.Store != merged.Store || s.Timeline != merged.Timeline || s.First != merged.Last+1 || s.Before != merged.After:
+			return merged, nil, damaged("the commits from %d do not follow commit %d", s.First, merged.Last)
 		}
 		merged.Last, merged.To, merged.After = s.Last, s.To, s.After
 	}
 	if err := e.begin(&merged); err != nil {
 		return merged, nil, err
 	}
-	for _, c := range contents {
-		_, err := Read(bytes.NewReader(c), func(c *Commit, _ History) error { return e.add(c) })
+	for _, content := range contents {
+		s, err := Read(bytes.NewReader(content), func(c *Commit, _ History) error { return e.add(c) })
 		if err != nil {
-			return merged, nil, err
+			return merged, nil, fmt.Errorf("the segment of commit %d: %w", s.First, err)
 		}
 	}
 	content, err = e.end()
@@ -181,8 +190,8 @@ func damaged(format string, args ...any) error {
 
 const changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
 
-// ReadHeader reads the first line of a whole segment. The error wraps ErrDamaged.
-func ReadHeader(content []byte) (s Segment, err error) {
+// readFirstLine reads the first line of a segment. The error wraps ErrDamaged.
+func readFirstLine(content []byte) (s Segment, err error) {
 	z, err := newReader(bytes.NewReader(content))
 	if err != nil {
 		return s, err
