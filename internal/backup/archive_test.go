@@ -631,6 +631,29 @@ func TestMergeAround(t *testing.T) {
 	wantDamage(merged.name, 7)
 }
 
+// TestMergeOfOtherContent merges segments whose last one has the content of a longer one.
+func TestMergeOfOtherContent(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	at := time.Now().Add(-24 * time.Hour).Truncate(time.Hour)
+	begin := r.newest()
+	r.forge([]time.Time{at}, []time.Time{at}, []time.Time{at, at})
+	long := r.segments()[2]
+	content, err := os.ReadFile(filepath.Join(r.to, long.name))
+	r.must(err)
+	r.must(os.Remove(filepath.Join(r.to, long.name)))
+	r.forgeAfter(begin, []time.Time{at}, []time.Time{at}, []time.Time{at})
+	short := r.segments()[2]
+	r.must(os.WriteFile(filepath.Join(r.to, short.name), content, 0o600))
+	if err := r.mergeOld(t.Context(), time.Now()); !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("merge: %v", err)
+	}
+	if n := len(r.segments()); n != 3 {
+		t.Errorf("%d segments, want 3", n)
+	}
+}
+
 // TestDamageNeedsBackup damages a segment: a backup becomes due, and no second one after a restart.
 func TestDamageNeedsBackup(t *testing.T) {
 	t.Parallel()

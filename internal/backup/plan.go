@@ -17,8 +17,8 @@ import (
 //   - The line of a timeline leads back over the timelines that it follows. Each stretch of it ends at the commit that
 //     the next one follows, so a line has one commit for each number.
 //   - The plan begins with the backup on the line that has the most commits, none of them later than the time (baseOf).
-//   - It goes on with the segment that has the next number, up to the end of the line or the time (stepsAfter). If there
-//     is none although the destination shows later commits of the line, one is missing, and that is an error.
+//   - It goes on with the segment that has the next number, up to the end of the line or the time (stepsAfter). If
+//     there is none although the destination shows later commits of the line, one is missing, and that is an error.
 //
 // The restore checks the history of each commit, so it returns the planned state or an error.
 

@@ -175,9 +175,6 @@ func (b *Bucket) Remove(ctx context.Context, keys ...string) error {
 	removes, removing := errgroup.WithContext(ctx)
 	removes.SetLimit(removesAtOnce)
 	for _, key := range keys {
-		if removing.Err() != nil {
-			break
-		}
 		removes.Go(func() error { return b.remove(removing, key, nil) })
 	}
 	return removes.Wait()
