@@ -157,6 +157,12 @@ func TestScheduleInBucket(t *testing.T) {
 	if !strings.HasPrefix(j.Error, "the backup is damaged: ") {
 		t.Errorf("drill of another object: %+v", j)
 	}
+	if err := os.Remove(filepath.Join(r.dir, older) + backupfile.ManifestSuffix); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Verify(t.Context(), older, admin); !errors.Is(err, backupfile.ErrNoManifest) {
+		t.Errorf("Verify without the manifest, which a list has read: %v", err)
+	}
 }
 
 // TestBucketIsAway ends the connections to the server at many places of a backup. No unfinished backup is complete, and

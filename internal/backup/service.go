@@ -285,9 +285,14 @@ func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	}
 	f, err := find(ctx, s.to, name)
 	if err == nil {
-		b.Location, b.Bytes, b.Fault = s.to.location(name), f.bytes, cmp.Or(f.fault, checkTime(b))
-		s.archive.inspect(ctx, &b)
-		err = b.Fault
+		b.Location, b.Bytes = s.to.location(name), f.bytes
+		err = checkTime(b)
+	}
+	if err == nil {
+		b.Manifest, err = readManifest(ctx, s.to, f) // not a known one, which may be damaged since
+	}
+	if err == nil && b.Manifest.Store != s.archive.store {
+		err = errOtherStore
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound

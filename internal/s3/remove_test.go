@@ -14,7 +14,7 @@ import (
 // TestRemoveSome removes 100 objects from a server, several at the same time, until one is not removed.
 func TestRemoveSome(t *testing.T) {
 	t.Parallel()
-	for refused, requestsMax := range map[string]int{"": 100, "p-9": 10 + removesAtOnce} {
+	for refused, requestsMax := range map[string]int{"": 100, "p-9": 10 + 2*removesAtOnce} {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			var all, running, most int
