@@ -15,7 +15,7 @@ import (
 // The commits of the store are copied in rounds, one after the other (ship). A round finds the newest commit, stores
 // all commits since the last copied one in segments, and then reads the owner once more. Only after that may anything
 // be acknowledged because of them, and may the journal forget them. The round after a failed one stores the rest. A
-// caller of Sync waits for a round that begins after its call, because the one that runs may have found an older commit.
+// caller of Sync waits for a round that begins after its call, because one that runs may have found an older commit.
 //
 // The first round of a server, and the first one after somebody has removed the owner, finds the commit in the journal
 // that its timeline goes on from (start). A commit that no backup and segments lead to makes a backup due (needBackup).

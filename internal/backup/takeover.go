@@ -15,8 +15,15 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
-// This file decides whether a store may become the owner, and which commits its timeline follows. owner.go has the
-// protocol.
+// A server becomes the owner by the protocol in owner.go if two things are right. The operator must allow it
+// (mayTakeOver): by --take-over or --restore-missing, by a restore in the place of the owner's own store, or by a new
+// start of the owner. And its store must have what its new timeline follows (nextTimeline), as FILE-origin tells:
+//
+//   - The store of the owner, or a copy of its file, must have the last commit of the destination with its history.
+//   - A store that was restored to the newest state must have all commits of the destination. CatchUp makes the server
+//     the owner first, so that no more of them are acknowledged, and restores the store again.
+//   - A store that was restored to an earlier state goes on from there. What it leaves out is logged.
+//   - Any other store in the place of the owner's follows nothing, and needs a backup of its own.
 
 // follow makes this server the owner with a timeline of its own, if it continues the current one or may take over from
 // its owner. What that one acknowledges until it is fenced is in the list that this one follows.
