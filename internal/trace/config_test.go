@@ -1,9 +1,12 @@
 package trace_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/trace"
 	"plantstore/internal/trace/tracetest"
@@ -63,5 +66,14 @@ func TestInvalidVariables(t *testing.T) {
 		if log := tr.log.String(); !strings.Contains(log, row.want) || strings.Contains(log, canary) {
 			t.Errorf("%s=%s: got the log\n%s", row.name, row.value, log)
 		}
+	}
+}
+
+// TestRefusedVariable shows that a number at which the library panics is an error for the operator.
+func TestRefusedVariable(t *testing.T) {
+	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
+	_, err := trace.New(nil, "1.2.3", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err == nil || !strings.Contains(err.Error(), "does not accept one of its variables, OTEL_") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -8,6 +8,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -36,7 +37,14 @@ type Tracer struct {
 
 // New starts a tracer. The caller closes it. vars is the environment of the process, version that of the program, and
 // metrics receives the numbers of ended and exported spans. The error is about a variable of OpenTelemetry.
-func New(vars map[string]string, version string, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, error) {
+func New(
+	vars map[string]string, version string, log *slog.Logger, metrics prometheus.Registerer,
+) (t *Tracer, err error) {
+	defer func() {
+		if v := recover(); v != nil { // the library does not check numbers below 0
+			err = fmt.Errorf("OpenTelemetry does not accept one of its variables, OTEL_…: %v", v)
+		}
+	}()
 	// Messages of the library would go to standard error in a form of their own.
 	otel.SetLogger(logr.FromSlogHandler(valueless{log.Handler()}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -63,7 +71,7 @@ func New(vars map[string]string, version string, log *slog.Logger, metrics prome
 	if exposed(vars) {
 		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint")
 	}
-	t := &Tracer{processor: sdk.NewBatchSpanProcessor(e), exporter: e}
+	t = &Tracer{processor: sdk.NewBatchSpanProcessor(e), exporter: e}
 	tracer := func(options ...sdk.TracerProviderOption) trace.Tracer {
 		options = append(options, sdk.WithSpanProcessor(t.processor), sdk.WithResource(about))
 		return sdk.NewTracerProvider(options...).Tracer("plantstore")

@@ -235,8 +235,8 @@ func (s *source) manual(kind string) ([]file, error) {
 	return all, nil
 }
 
-// shared returns the files that tools/shared-files.sh has written, and their directories. They are no documentation for a
-// package manager, which may leave documentation out: the alerts name the runbooks.
+// shared returns the files that tools/shared-files.sh has written, and their directories. They are no documentation for
+// a package manager, which may leave documentation out: the alerts name the runbooks.
 func (s *source) shared() (all []file, err error) {
 	err = filepath.WalkDir(s.share, func(from string, entry fs.DirEntry, err error) error {
 		if err != nil {
