@@ -107,7 +107,8 @@ func (p *program) auditExport(ctx context.Context, facts exportFacts, err error)
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
 
-// reportExport prints the number of plants, unless another output has it, of damaged ones and of lost empty tags.
+// reportExport prints the number of plants, unless another output has it, and the numbers of damaged plants and lost
+// empty tags.
 func (p *program) reportExport(facts exportFacts) {
 	if !p.Quiet && !p.asJSON {
 		fmt.Fprintf(p.Stderr, "exported %d plants\n", facts.Plants)

@@ -52,7 +52,7 @@ at the end. Send the file to its admin API, or upload it in the console.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.withSettings(cmd, func(ctx context.Context) error {
 				job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
-				defer func() { _ = job.input.Close() }() // of standard input, it is nil
+				defer func() { _ = job.input.Close() }() // nil for standard input
 				if err := job.open(ctx, args[0], format); err != nil {
 					return err
 				}
@@ -81,7 +81,7 @@ type importJob struct {
 	rejectsPath string
 	force       bool // rejectsPath may be replaced
 
-	name     string   // of the input
+	name     string   // the input's
 	input    *os.File // nil for standard input
 	source   io.Reader
 	format   dump.Format

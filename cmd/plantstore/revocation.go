@@ -23,7 +23,7 @@ type revocation struct {
 
 	file       string // with the secret
 	id         int64
-	identifier string // of a subject or a JWT
+	identifier string // names a subject or a JWT
 }
 
 func (r *revocation) bind(f *pflag.FlagSet) {

@@ -19,7 +19,7 @@ type program struct {
 	terminal.Streams
 
 	env *config.Environment
-	log *serve.Log // of a server, which buffers stderr; nil in other commands
+	log *serve.Log // buffers stderr for a server; nil in other commands
 
 	settings config.Settings
 	server   remote.Flags

@@ -75,7 +75,7 @@ func (p *program) try(ctx context.Context) (err error) {
 }
 
 // trySettings sets the settings of try, and returns those that differ from the defaults. It removes the settings, the
-// exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
+// exporter of traces and the sockets of systemd from the environment: they belong to another server, with its
 // certificates, webhooks and backups.
 func (p *program) trySettings(ctx context.Context, dir string) (flags map[string]string, err error) {
 	for name := range p.env.Vars {

@@ -61,7 +61,7 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 
-	roots *x509.CertPool // verify the TLS certificate of the directory; nil: those of the system
+	roots *x509.CertPool // verify the TLS certificate of the directory; nil: the system's
 }
 
 // Source has the certificates of the configured domains. Its goroutine orders and renews them between Start and
@@ -75,7 +75,7 @@ type Source struct {
 	domains []*domain          // in the order of the configuration
 	byName  map[string]*domain // never changes
 
-	transport  *limited // of client
+	transport  *limited // used by client
 	challenges *challenges
 
 	stop    context.CancelFunc
@@ -86,10 +86,10 @@ type Source struct {
 type domain struct {
 	name        string
 	certificate atomic.Pointer[tls.Certificate] // nil: none yet
-	due         time.Time                       // of the next visit
+	due         time.Time                       // when to visit the domain next
 	foreign     bool                            // the certificate is from another directory
 	unsaved     []byte                          // text of the certificate while the storage has failed to store it
-	checkAt     time.Time                       // of the next request for the renewal window
+	checkAt     time.Time                       // when to request the renewal window next
 	renewAt     time.Time                       // from the renewal window of the CA; zero: unknown
 	unreachable int                             // failures in a row without a response of the CA
 }
@@ -143,7 +143,7 @@ func (s *Source) Close() {
 var errNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
 
 // GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or of the first
-// domain if the client sends none, or the one of the open challenge. It never causes an order: a client can send any
+// domain if the client sends none, or the open challenge's. It never causes an order: a client can send any
 // name.
 func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))

@@ -35,7 +35,7 @@ type challenges struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	open   openChallenge // of the storage; guarded by mu
+	open   openChallenge // as stored; guarded by mu
 	readAt time.Time     // start of the read of open; guarded by mu
 }
 

@@ -15,7 +15,7 @@ import (
 // times are the intervals of the goroutine. Tests shorten them.
 type times struct {
 	look                       time.Duration // between two looks at the domains, one of which may be due
-	unreachable, refused, most time.Duration // first pauses after a failure, and the longest; of the storage: unreachable
+	unreachable, refused, most time.Duration // first pauses after a failure, and the longest; a failed storage is unreachable
 	window                     time.Duration // between two requests for the renewal window, unless the CA says otherwise
 }
 
@@ -105,7 +105,7 @@ func (s *Source) renewal(ctx context.Context, d *domain) time.Time {
 		return time.Time{}
 	}
 	leaf := certificate.Leaf
-	third := leaf.NotAfter.Sub(leaf.NotBefore) / 3 // of the lifetime
+	third := leaf.NotAfter.Sub(leaf.NotBefore) / 3
 	at := leaf.NotAfter.Add(-third)
 	if time.Now().Before(at) {
 		s.readWindow(ctx, d, leaf, third)
@@ -148,7 +148,7 @@ func (s *Source) readWindow(ctx context.Context, d *domain, leaf *x509.Certifica
 // failures are the refused orders in a row, stored so that neither a restart nor another replica orders too early.
 type failures struct {
 	Failures  int       `json:"failures"`
-	NotBefore time.Time `json:"not_before"` // of the next order
+	NotBefore time.Time `json:"not_before"` // earliest time of the next order
 }
 
 // obtain orders a certificate unless an earlier failure forbids it for now. Its caller has the lock of the orders. It

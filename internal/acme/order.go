@@ -71,7 +71,7 @@ const accountKey = "account.json"
 type storedAccount struct {
 	Email    string `json:"email"`
 	Location string `json:"location"` // the URL that identifies the account at its CA
-	Key      []byte `json:"key"`      // of newKey
+	Key      []byte `json:"key"`      // as newKey encodes it
 }
 
 // account returns the account of the stored key, or of a new one. The CA returns its account of a key, or

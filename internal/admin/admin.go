@@ -28,14 +28,14 @@ type Config struct {
 	Log    *slog.Logger     // nil: no log
 	Audit  *audit.Recorder  // receives imports; nil: none
 
-	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
+	Deliveries func() map[int64]webhook.Status // see webhook.Sender.Status; nil: none
 
 	Backups  *backup.Service         // nil: the server makes no backups
 	Open     func() map[string]int64 // open connections by listener, for State; nil: unknown
 	Settings func() []Setting        // the settings in force; required by Settings
 	Issuer   string                  // whose JWTs the server accepts; empty: none
 	DB       string                  // address of the store, without its password
-	Version  string                  // of the program
+	Version  string                  // the program's
 
 	Unrecorded func(*store.Unrecorded) // reports revocations that the audit log did not accept; nil: no report
 }
@@ -55,9 +55,9 @@ type Service struct {
 	imports   imports
 	totals    outboxTotals
 
-	rejectsMax int // of an import, without the conflicts of importer.Skip
+	rejectsMax int // rejects of an import, without the conflicts of importer.Skip
 
-	ctx     context.Context // of every operation; after its end no more start
+	ctx     context.Context // for every operation; after its end no more start
 	cancel  context.CancelFunc
 	mu      sync.Mutex     // held by the start of an operation, and by Close when it calls cancel
 	running sync.WaitGroup // the operations that use the engine

@@ -31,7 +31,7 @@ type BackupRecord struct {
 	Complete bool      `json:"complete"`
 	Fault    string    `json:"fault,omitempty"` // why it is not complete
 
-	// Of the manifest; absent without one.
+	// From the manifest; absent without one.
 	MadeAt  time.Time `json:"made_at,omitzero"`
 	Store   string    `json:"store,omitempty"`
 	Commits int64     `json:"commits,omitempty"`
@@ -104,7 +104,7 @@ type newestBackup struct {
 	timeMax time.Duration // in which the destination must return the list
 
 	mu     sync.Mutex    // guards the fields below, even while one goroutine lists the backups
-	record *BackupRecord // of the last complete list; nil: none
+	record *BackupRecord // newest one in the last complete list; nil: none
 	fault  string        // why the list at the time at failed; empty: it did not
 	at     time.Time
 }

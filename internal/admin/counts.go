@@ -34,7 +34,7 @@ type TagCount struct {
 
 // DayCount is the number of plants that were created on a day in UTC.
 type DayCount struct {
-	Day    string `json:"day"` // of the form 2026-11-21
+	Day    string `json:"day"` // such as 2026-11-21
 	Plants int64  `json:"plants"`
 }
 

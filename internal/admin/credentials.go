@@ -25,7 +25,7 @@ type Credential struct {
 	Issuer     string     `json:"issuer,omitempty"`  // subject, jwt
 	Subject    string     `json:"subject,omitempty"` // subject
 	JWTID      string     `json:"jwt_id,omitempty"`  // jwt
-	Prefix     string     `json:"prefix,omitempty"`  // of the secret
+	Prefix     string     `json:"prefix,omitempty"`  // start of the secret
 	State      auth.State `json:"state"`
 	Scopes     []string   `json:"scopes"`
 	CreatedAt  time.Time  `json:"created_at"`
@@ -139,7 +139,7 @@ func ofSeconds(name string, n *int64, least int64, without time.Duration) (time.
 type Minted struct {
 	Credential
 	Secret    string    `json:"secret,omitempty"`
-	OldID     int64     `json:"old_id,omitempty"`     // of the token that it replaces
+	OldID     int64     `json:"old_id,omitempty"`     // token that it replaces
 	OldEndsAt time.Time `json:"old_ends_at,omitzero"` // when that token expires
 }
 
@@ -149,12 +149,12 @@ const LifetimeMax = 36500 * 24 * time.Hour
 // Revocation selects the credentials to revoke, in the form of the API: one of the fields, and the issuer only with the
 // last two.
 type Revocation struct {
-	ID           *int64     `json:"id,omitempty"`            // of a token
-	Name         *string    `json:"name,omitempty"`          // of all tokens with this name
-	SecretSHA256 *auth.Hash `json:"secret_sha256,omitempty"` // of a token
+	ID           *int64     `json:"id,omitempty"`            // a token
+	Name         *string    `json:"name,omitempty"`          // all tokens with this name
+	SecretSHA256 *auth.Hash `json:"secret_sha256,omitempty"` // a token by its secret
 	Subject      *string    `json:"subject,omitempty"`
 	JWTID        *string    `json:"jwt_id,omitempty"`
-	Issuer       string     `json:"issuer,omitempty"` // of a subject or a JWT; empty: the issuer of the settings
+	Issuer       string     `json:"issuer,omitempty"` // for a subject or a JWT; empty: the issuer of the settings
 }
 
 // tokens returns the selector of a revocation of tokens.

@@ -96,8 +96,8 @@ func (l *imports) trim() {
 	}
 }
 
-// removeAbove removes the oldest ended import of the credential with the most if its sum of sizes is above own, or that
-// of all credentials is above all. So no credential removes the results of another one that has fewer.
+// removeAbove removes the oldest ended import of the credential with the most if its sum of sizes is above own, or the
+// sum of all credentials is above all. So no credential removes the results of another one that has fewer.
 func (l *imports) removeAbove(own, all int, size func(*importJob) int) bool {
 	of, sum, most := map[int64]int{}, 0, 0
 	for _, j := range l.list {

@@ -20,10 +20,10 @@ import (
 // NewImport describes an import.
 type NewImport struct {
 	ID         string      // which the client chooses: 1 to 64 letters, digits, '.', '_' and '-'
-	Name       string      // of the file; at most fileNameBytesMax bytes
+	Name       string      // file name of at most fileNameBytesMax bytes
 	Format     dump.Format // empty: by the end of the name
 	OnConflict importer.Reaction
-	Bytes      int64 // of the file; -1: unknown
+	Bytes      int64 // size of the file; -1: unknown
 
 	// File returns a reader of the file, plain or compressed. Its reads end with the context. The import closes it.
 	File     func(context.Context) io.ReadCloser
@@ -67,9 +67,9 @@ const ImportCanceled = "canceled"
 
 // The limits of imports.
 const (
-	importsMax      = 2   // at the same time, and one of each credential
+	importsMax      = 2   // at the same time; one for each credential
 	importsKept     = 10  // ended ones of each credential, with their rejects
-	importsKeptMax  = 100 // of all credentials
+	importsKeptMax  = 100 // ended ones of all credentials
 	rejectsKeptMax  = 10 * rejectsBytesMax
 	importTimeMax   = 12 * time.Hour
 	importRowMax    = 2 << 20 // bytes of a row

@@ -39,7 +39,7 @@ type SearchEnd struct {
 	Took   time.Duration
 	Next   string // cursor with which another search continues; empty if the search is complete
 
-	fault error // of Shutdown and Failed
+	fault error // why the end is Shutdown or Failed
 }
 
 // EndReason is the reason why a search ended.

@@ -25,7 +25,7 @@ type Webhook struct {
 	Address  string    `json:"address"` // the URL without the parts that may contain a secret
 	Active   bool      `json:"active"`  // it receives new events
 	Pending  int64     `json:"pending_events"`
-	OldestAt time.Time `json:"oldest_event_at,omitzero"` // of the pending events
+	OldestAt time.Time `json:"oldest_event_at,omitzero"` // when the oldest pending event was created
 	Dead     int64     `json:"dead_letters"`
 
 	Deliveries *webhook.Status `json:"deliveries,omitempty"` // nil: this server does not deliver to it
@@ -79,7 +79,7 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 // outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
 // wait for a running count use its result.
 type outboxTotals struct {
-	changes atomic.Int64 // of dead letters by the operator
+	changes atomic.Int64 // how often the operator changed dead letters
 
 	slot    chan struct{} // full while a goroutine uses the fields below
 	totals  map[int64]store.OutboxTotals
@@ -167,7 +167,7 @@ type DeadLettersChanged struct {
 	More        bool  `json:"more"`         // there may be further ones; repeat the change
 }
 
-// DeadSelection selects dead letters, in the form of the API: those of a webhook, of a plant or of both, or all.
+// DeadSelection selects dead letters, in the form of the API: those of a webhook, a plant or both, or all.
 type DeadSelection struct {
 	WebhookID *int64 `json:"webhook_id,omitempty"`
 	PlantID   *int64 `json:"plant_id,omitempty"`

@@ -28,7 +28,7 @@ var Document = sync.OnceValues(func() (*apidoc.Document, error) {
 type API struct {
 	service  *admin.Service
 	log      *slog.Logger
-	uploads  server.UploadLimits // of the files of imports
+	uploads  server.UploadLimits // for the files of imports
 	partTime time.Duration       // in which a client must accept each part of a Stream
 }
 

@@ -16,7 +16,7 @@ type Stream struct {
 	http.ResponseWriter
 
 	control  *http.ResponseController
-	ctx      context.Context //nolint:containedctx // of the response
+	ctx      context.Context //nolint:containedctx // the response's
 	partTime time.Duration
 }
 

@@ -70,7 +70,7 @@ var Areas = []string{
 
 // Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.
 type Actor struct {
-	ID       string `json:"id,omitempty"` // of a token; of a user, the uid
+	ID       string `json:"id,omitempty"` // a token's id, or a user's uid
 	Kind     Kind   `json:"kind,omitempty"`
 	Name     string `json:"name,omitempty"` // empty if it is unknown
 	SudoUser string `json:"sudo_user,omitempty"`
@@ -79,8 +79,8 @@ type Actor struct {
 // Origin is the source of an event.
 type Origin struct {
 	Actor     Actor
-	Address   string // of the client; empty for a command
-	RequestID string // of the request; empty for a command
+	Address   string // the client's; empty for a command
+	RequestID string // empty for a command
 }
 
 // Detail is a property of an event. A key has lower-case letters, digits, and ._- after the first letter, and is at
@@ -99,7 +99,7 @@ type Event struct {
 type Entry struct {
 	Event          // as stored: in UTC, with its details sorted by key
 	Sequence int64 // 1 for the first entry, and one more for each later one
-	Previous Hash  // of the previous entry; zeros for the first entry
+	Previous Hash  // hash of the previous entry; zeros for the first entry
 	Hash     Hash
 }
 
@@ -178,8 +178,8 @@ func ParseJSON(text string) (Entry, error) {
 // Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so Verify detects that
 // the newest rows are missing.
 type Ends struct {
-	Anchor Link // of the newest entry that was pruned; the zero value if none was
-	Head   Link // of the newest entry; the anchor if the log is empty
+	Anchor Link // newest entry that was pruned; the zero value if none was
+	Head   Link // newest entry; the anchor if the log is empty
 }
 
 // Row is an entry as an engine stores it. Its content is not verified.

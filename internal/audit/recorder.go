@@ -45,7 +45,7 @@ type Recorder struct {
 	flushing sync.Mutex     // held by the goroutine that appends
 	wake     chan struct{}  // buffers one signal that events are pending
 	stop     chan struct{}  // closed by Close
-	running  sync.WaitGroup // of the goroutine
+	running  sync.WaitGroup // the goroutine
 }
 
 // series are the events that Collect adds up.
@@ -58,14 +58,14 @@ type series struct {
 // tally has the events of a series since its last entry.
 type tally struct {
 	count int
-	since time.Time // of the first one
+	since time.Time // time of the first one
 	last  Event
 	sums  []Sum
 }
 
 // Sum is a number of an event. Collect adds it up.
 type Sum struct {
-	Key string // of a detail
+	Key string // key of a detail
 	N   int64
 }
 

@@ -25,8 +25,8 @@ const (
 
 // Fault is the first fault of a log, in the form of the admin API and of audit verify --json.
 type Fault struct {
-	Sequence int64     `json:"sequence"`      // of the first entry with a fault
-	Time     time.Time `json:"time,omitzero"` // of that entry; of the previous one if it is missing; zero if unknown
+	Sequence int64     `json:"sequence"`      // first entry with a fault
+	Time     time.Time `json:"time,omitzero"` // that entry's; the previous one's if it is missing; zero if unknown
 	Kind     FaultKind `json:"kind"`
 	Reason   string    `json:"reason"` // for a person
 }

@@ -32,7 +32,7 @@ type Claims struct {
 	Scopes   Scopes
 	IssuedAt time.Time // iat
 
-	subject, jwt Hash // of the tokens of KindSubject and KindJWT
+	subject, jwt Hash // identify the tokens of KindSubject and KindJWT
 }
 
 // NewClaims returns claims that a Keyring can authenticate.

@@ -27,8 +27,8 @@ type Token struct {
 	RevokedAt  time.Time // zero: not revoked; any other time, even a future one: revoked
 
 	Kind       Kind
-	Issuer     string // of KindSubject and KindJWT: the claim iss
-	Identifier string // of KindSubject: the claim sub; of KindJWT: the claim jti
+	Issuer     string // KindSubject and KindJWT: the claim iss
+	Identifier string // KindSubject: the claim sub; KindJWT: the claim jti
 }
 
 // DefaultLifetime is the lifetime of a token if its creator chooses none.

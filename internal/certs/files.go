@@ -20,11 +20,11 @@ type files[T any] struct {
 	parse   func(contents [][]byte) (*T, error)
 	checked func(changed bool, err error) // after each check, with the lock
 
-	current atomic.Pointer[T] // of the last contents that parse accepted
+	current atomic.Pointer[T] // from the last contents that parse accepted
 
 	mu      sync.Mutex        // guards the rest
 	served  [sha256.Size]byte // sum of the contents of current
-	seen    finding           // of the last check
+	seen    finding           // by the last check
 	settled finding           // the last one that two checks in a row had, or that load used
 
 	cancel  context.CancelFunc

@@ -29,7 +29,7 @@ type Pair struct {
 	metrics pairMetrics
 
 	// Guarded by files.mu.
-	warnedAt time.Time // of the last line about the expiry
+	warnedAt time.Time // when the expiry was last logged
 	expired  bool      // the last line was about an expired certificate
 }
 
@@ -177,7 +177,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // pairMetrics are the metrics of a Pair.
 type pairMetrics struct {
-	start, expiry     prometheus.Gauge // of the validity
+	start, expiry     prometheus.Gauge // when the validity starts and ends
 	reloads, failures prometheus.Counter
 }
 

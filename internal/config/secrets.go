@@ -13,7 +13,7 @@ import (
 // message may repeat.
 func HideSecrets(message string, given []string) string {
 	for _, text := range given {
-		_, value, _ := strings.Cut(text, "=") // of --flag=value
+		_, value, _ := strings.Cut(text, "=") // the flag may be --flag=value
 		items := strings.FieldsFunc(value+","+text, func(r rune) bool { return r == ',' || r == '\n' })
 		for _, secret := range append([]string{text, value}, items...) {
 			if !mayHoldPassword(secret) {

@@ -28,7 +28,7 @@ import (
 // Settings holds the value in force of every setting.
 type Settings struct {
 	Config  string
-	FileSum [sha256.Size]byte // of the contents of config; set by Load
+	FileSum [sha256.Size]byte // hash of the contents of Config; set by Load
 	DB      StoreAddress
 
 	Listen      string
@@ -63,7 +63,7 @@ type Settings struct {
 	scopeGrants, consoleGrants          []string
 	clientSecretFile, webhookSecretFile string
 
-	OtherPorts bool // of try: a listener uses a free port of 127.0.0.1 if its own is in use
+	OtherPorts bool // set by try: a listener uses a free port of 127.0.0.1 if its own is in use
 
 	Sources map[string]string // by name: the flag, variable or file that set the value, or Default
 }

@@ -20,7 +20,7 @@ type auditLog struct {
 	Pager        pager
 	Actions      []string // the choices of the form
 	Filtered     bool
-	Action       string // of the query, as the fields below; empty: all
+	Action       string // as queried, like the fields below; empty: all
 	Actor        string
 	Since, Until string // days in UTC
 }

@@ -33,10 +33,10 @@ type chart struct {
 type line struct {
 	Name string `json:"name"`
 	Now  string `json:"now"`  // the newest value of the last minute
-	Path string `json:"path"` // of the line
+	Path string `json:"path"` // the line
 	Area string `json:"area"` // below the line; the page shows only the first one
 
-	values []float64 // of the parts of the time; NaN: unknown
+	values []float64 // by part of the time; NaN: unknown
 }
 
 // tip is the text of the lines at a time.
@@ -108,7 +108,7 @@ func pointX(k, n int) float64 {
 func draw(values []float64, top float64) (path, area string) {
 	var line, fill strings.Builder
 	half := chartWidth / float64(len(values)) / 2
-	var xs, ys []float64 // of the points since the last gap
+	var xs, ys []float64 // points since the last gap
 	end := func() {
 		if len(xs) == 1 {
 			xs, ys = []float64{xs[0] - half, xs[0] + half}, []float64{ys[0], ys[0]}

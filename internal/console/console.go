@@ -30,7 +30,7 @@ type Config struct {
 	PublicURL  *url.URL // at which clients reach the public listener
 	Log        *slog.Logger
 	Audit      *audit.Recorder
-	Requests   func() server.Numbers // of the server
+	Requests   func() server.Numbers
 
 	Version string
 	Secure  bool // the admin listener has TLS

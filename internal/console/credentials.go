@@ -19,12 +19,12 @@ import (
 type credentials struct {
 	admin.CredentialPage
 
-	Sessions []admin.Credential // of the console; the Credentials of the page are all others
+	Sessions []admin.Credential // the console's; the Credentials of the page are all others
 	Pager    pager
 	All      bool          // with expired and revoked ones
 	Minted   *admin.Minted // with the secret, which no other page shows
-	URL      string        // of the public operation
-	Fault    *plant.Error  // of the form
+	URL      string        // where clients create plants
+	Fault    *plant.Error  // why the form was refused
 	Form     newTokenForm
 	Scopes   []string
 	Lives    []lifetime

@@ -16,7 +16,7 @@ import (
 
 // importPage is the content of the pages of imports.
 type importPage struct {
-	One     *admin.Import  // of the page; nil: the page has the form and the list
+	One     *admin.Import  // the import of the page; nil: the page has the form and the list
 	Creates bool           // the credential may import, so the page has the form
 	Run     admin.Import   // a running import of the form; the script fills it in
 	List    []admin.Import // the newest first

@@ -101,7 +101,7 @@ func (n reading) since(last reading) sample {
 			more = append(more, name)
 		}
 	}
-	latency := slices.Clone(n.requests.Latency) // of the creates since then
+	latency := slices.Clone(n.requests.Latency) // creates since then
 	for i := range min(len(latency), len(last.requests.Latency)) {
 		latency[i].Count -= last.requests.Latency[i].Count
 	}

@@ -25,7 +25,7 @@ type overview struct {
 	Summary  []link // the parts of the sentence about the state
 	New      bool   // the store has no plant yet, so the page has Recent instead of tiles and charts
 	Recent   []admin.AuditEntry
-	URL      string // of the public operation
+	URL      string // where clients create plants
 	Tiles    []tile
 	Charts   []chart
 	Range    string
@@ -159,7 +159,7 @@ func counted(n int, thing string) string {
 }
 
 const (
-	latencyName = "Create latency" // of its tile and its chart
+	latencyName = "Create latency" // names its tile and its chart
 	errorsName  = "Errors per second"
 )
 
@@ -222,7 +222,7 @@ func (c *Console) tiles(o overview) []tile {
 
 // warnings returns the states that need the operator, the most urgent first.
 func (c *Console) warnings(s admin.State) (list []warning) {
-	const freeFactorMin = 0.1 // of the store's size
+	const freeFactorMin = 0.1 // share of the store's size
 	add := func(text, advice string, object link) { list = append(list, warning{text, advice, object}) }
 	theStore := settingLink("db")
 	if !s.Ready {

@@ -40,7 +40,7 @@ type view struct {
 	Content any
 	Notice  string       // the result of a change; empty: one of notices, or none
 	Fault   *plant.Error // why a change was refused; nil: none was
-	Address string       // of the page, if it is the response to a form; empty: the address of the request
+	Address string       // where the response to a form belongs; empty: the address of the request
 
 	// render sets the fields below.
 	Nav     []page
@@ -133,9 +133,9 @@ func timeElement(t time.Time, attribute, text string) template.HTML {
 
 // dialog is a question before a change: its name, its effect, and a way back.
 type dialog struct {
-	ID, Action         string // of the form
+	ID, Action         string // the form's
 	Verb, Name, Effect string
-	Fields             [][2]string // of the form, which are hidden
+	Fields             [][2]string // the form's hidden fields
 }
 
 // newDialog returns the dialog of a form with fields, each a name and a value.

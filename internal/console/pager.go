@@ -11,7 +11,7 @@ import (
 // pager has the links of a page of a list. The lists have cursors instead of page numbers, so the address of a page
 // contains the starts of the pages before it.
 type pager struct {
-	Name                  string // of the rows, such as plants
+	Name                  string // what the rows are, such as plants
 	First, Previous, Next string // addresses; empty: there is no such page
 	From, To              int64  // numbers of the first and the last row of the page; 0: the page has none
 	All                   int64  // number of rows of the list; 0: unknown

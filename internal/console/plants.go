@@ -24,7 +24,7 @@ const plantsOnPage = 50
 type plantList struct {
 	admin.Page
 
-	Name, Tag string // of the search; empty: all plants
+	Name, Tag string // searched for; empty: all plants
 	ID        string // as entered, if it is not an id
 	Pager     pager
 	End       *admin.SearchEnd
@@ -110,9 +110,9 @@ func (c *Console) showPlant(call *server.Call) error {
 type newPlant struct {
 	ID, Name, Tag string
 	HasTag        bool
-	Body          string // of the refused request; empty: none
+	Body          string // the refused request; empty: none
 	Fault         *plant.Error
-	URL           string // of the public operation
+	URL           string // where clients create plants
 }
 
 func (c *Console) showNewPlant(call *server.Call) error {

@@ -35,7 +35,7 @@ type session struct {
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
-	claims *auth.Claims // of a person who signed in at the issuer; nil: none
+	claims *auth.Claims // set for a person who signed in at the issuer; nil: none
 }
 
 func (s session) isOpen(now time.Time) bool { return now.Sub(s.began) < sessionTimeMax }

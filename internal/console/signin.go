@@ -80,7 +80,7 @@ func (c *Console) signIn(call *server.Call) error {
 func (c *Console) startSession(
 	call *server.Call, principal auth.Principal, n session, way, next string,
 ) string {
-	c.sessions.remove(c.cookieOf(call.Request)) // of the session before, if there is one
+	c.sessions.remove(c.cookieOf(call.Request)) // the previous session, if there is one
 	n.owner, n.began = principal.TokenID, c.now()
 	cookie := c.sessions.add(n)
 	c.Audit.SignedIn(call.OriginOf(principal), principal.Scopes.Has(auth.ScopeAdmin),

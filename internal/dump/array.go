@@ -99,7 +99,7 @@ func (a *arrayReader) ended(format string, args ...any) error {
 
 // elementScan is the state of scanning an element.
 type elementScan struct {
-	depth     int  // of open brackets
+	depth     int  // open brackets
 	inString  bool // inside quotes
 	backslash bool // the last byte of the string was a backslash, which escapes the next byte
 }

@@ -19,12 +19,12 @@ type csvReader struct {
 
 	header  string
 	columns columns
-	scan    csvScan // of the last row
+	scan    csvScan // state after the last row
 }
 
 // columns maps the cells of a row to the members of a plant.
 type columns struct {
-	count         int // of cells in each row
+	count         int // cells in each row
 	id, name, tag int // index of the cell; -1 if absent
 }
 

@@ -22,8 +22,8 @@ const (
 type csvScan struct {
 	state   scanState
 	scanned int // bytes of the row
-	column  int // of the current cell, from 1
-	start   int // of the current cell
+	column  int // number of the current cell, from 1
+	start   int // offset of the current cell
 	cells   []span
 	fault   error
 }
@@ -31,7 +31,7 @@ type csvScan struct {
 type scanState int
 
 const (
-	atStart     scanState = iota // of a cell
+	atStart     scanState = iota // at the start of a cell
 	inPlain                      // inside an unquoted cell
 	inQuotes                     // inside quotes
 	afterQuote                   // after a quote that closes the cell, unless another quote follows

@@ -16,7 +16,7 @@ type window struct {
 	rowMax     int // bytes of the longest row that is kept
 	buf        []byte
 	start, end int   // the unread bytes are buf[start:end]
-	line       int64 // of the first unread byte, from 1
+	line       int64 // line of the first unread byte, from 1
 	err        error // why r returns no more bytes; io.EOF at the end of the input
 }
 

@@ -28,8 +28,8 @@ type Sorter struct {
 
 	run     *run       // the records since the last spill
 	spare   *run       // the memory of a spilled run, for the next one
-	file    *os.File   // of the spilled runs; nil: none
-	length  int64      // of the file
+	file    *os.File   // holds the spilled runs; nil: none
+	length  int64      // size of the file
 	written []extent   // the spilled runs, in the order of Add
 	spills  chan error // a result for the run that a goroutine writes; nil: none
 }

@@ -18,7 +18,7 @@ const (
 // runReader reads the records of a run that Sorter.write wrote.
 type runReader struct {
 	r      *bufio.Reader
-	number int // of the run: of two equal keys, the earlier run's comes first
+	number int // position of the run: of two equal keys, the earlier run's comes first
 	Record     // the current one
 }
 

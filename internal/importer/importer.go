@@ -45,7 +45,7 @@ var ErrRatio = errors.New("the compressed file has too much content for its size
 
 // StoreError is the error of Config.Insert for a batch.
 type StoreError struct {
-	Rows        int   // of the batch
+	Rows        int   // size of the batch
 	First, Last int64 // its least and greatest line
 	Err         error
 }
@@ -147,7 +147,7 @@ type run struct {
 // batch is rows that are stored together.
 type batch struct {
 	rows    []dump.Row     // valid and invalid ones
-	creates []store.Create // of the valid rows, in order
+	creates []store.Create // from the valid rows, in order
 	waiting int64          // rows that are sorted, and come in later batches
 	all     bool           // the whole input has been read
 	last    bool           // no further batch comes

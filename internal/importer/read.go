@@ -17,7 +17,7 @@ import (
 type reader struct {
 	*run
 
-	ctx  context.Context //nolint:containedctx // of the import
+	ctx  context.Context //nolint:containedctx // the import's
 	to   chan<- batch
 	used <-chan batch // whose memory the reader reuses
 
@@ -27,7 +27,7 @@ type reader struct {
 	waiting int64 // rows in the sorter
 	all     bool  // the whole input has been read
 
-	sorter  *extsort.Sorter // of valid rows; nil: off
+	sorter  *extsort.Sorter // sorts the valid rows; nil: off
 	encoded []byte          // memory of a record
 	sorted  dump.Row        // the last row that was added to the sorter
 }
@@ -177,7 +177,7 @@ func (r *reader) rows() func(yield func(dump.Row, error) bool) {
 // boundedReader reads the content of a file. It checks the context itself, because a small compressed file that has
 // arrived can have a long content.
 type boundedReader struct {
-	ctx       context.Context //nolint:containedctx // of one import
+	ctx       context.Context //nolint:containedctx // the import's
 	file      io.Reader
 	plain     io.Reader // the content of file
 	ratioMax  int64

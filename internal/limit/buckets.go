@@ -14,7 +14,7 @@ type Buckets[K comparable] struct {
 	keysMax  int
 	interval time.Duration // in which one unit returns
 	depth    time.Duration // in which an empty bucket fills
-	start    time.Time     // of the times below
+	start    time.Time     // the times below count from it
 
 	mu     sync.Mutex          // guards the rest
 	fullAt map[K]time.Duration // when the bucket of a key is full again

@@ -13,7 +13,7 @@ type LogLines struct {
 }
 
 type lines struct {
-	last     time.Time // of the last line
+	last     time.Time // time of the last line
 	unlogged int       // events since then
 }
 

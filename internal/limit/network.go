@@ -11,7 +11,7 @@ import (
 // Network is a key for the addresses that one client can use: a single IPv4 address or an IPv6 network of 64 bits, the
 // smallest one that a provider assigns (RFC 6177).
 type Network struct {
-	bits uint64 // of the IPv4 address, or the first half of the IPv6 address
+	bits uint64 // the IPv4 address, or the first half of the IPv6 address
 	v6   bool
 }
 

@@ -37,9 +37,9 @@ type Conn struct {
 	claimed bool // counted in registry.byNetwork
 
 	// Set by registry.add.
-	network limit.Network // of the client
+	network limit.Network // the client's
 	shared  bool          // the client is a proxy, with many clients
-	free    bool          // of the limit of clients without a valid credential
+	free    bool          // exempt from the limit of clients without a valid credential
 
 	// paid has the unit of this connection, which Admit returns; nil: none. Guarded by strangers while the connection
 	// waits, later used only by the goroutine that reads it.
@@ -47,10 +47,10 @@ type Conn struct {
 
 	// Used only by the goroutine that reads the connection.
 	charged    bool          // by chargeNew
-	admitAgain time.Duration // of clock: Admit does nothing before
+	admitAgain time.Duration // by clock; Admit does nothing before
 	secured    bool          // the TLS handshake has succeeded
-	subject    string        // of the client certificate
-	head       head          // of the next request
+	subject    string        // from the client certificate
+	head       head          // the next request's
 	buffered   int64         // memory of the last part, which may be in the buffer of net/http
 }
 

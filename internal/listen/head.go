@@ -6,14 +6,14 @@ import "bytes"
 // much as fifteen requests.
 const fieldsMax = 100
 
-const linesMax = 1 + fieldsMax // of a head, without the empty line
+const linesMax = 1 + fieldsMax // without the empty line at the end
 
 // head is the part of the head of a request that has been read. It counts lines, so that net/http parses no head with
 // too many fields. Those that came with the end of the previous request do not count; they are at most one buffer of
 // net/http.
 type head struct {
-	lines   int  // with text that have ended
-	text    bool // of the line that has not ended
+	lines   int  // that have ended, without empty ones
+	text    bool // the line that has not ended has text
 	ended   bool // lines are no longer counted
 	tooLong bool
 }

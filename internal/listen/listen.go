@@ -21,12 +21,12 @@ import (
 
 // Config configures a listener.
 type Config struct {
-	Name    string                // "public" or "admin", in log lines and metrics
-	Address string                // host:port; port 0 is any free port
-	TCP     *net.TCPListener      // an open one, instead of Address; nil: none
-	Limits  Limits                // of its connections
+	Name    string           // "public" or "admin", in log lines and metrics
+	Address string           // host:port; port 0 is any free port
+	TCP     *net.TCPListener // an open one, instead of Address; nil: none
+	Limits  Limits
 	Log     *slog.Logger          // nil: none
-	Metrics prometheus.Registerer // of the metrics of connections; nil: none
+	Metrics prometheus.Registerer // receives the metrics of connections; nil: none
 }
 
 // Listener is a listener whose connections have the type *Conn.

@@ -55,7 +55,7 @@ type registry struct {
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
 	conns     []*Conn
 	byNetwork map[limit.Network]int // open connections of clients with a limit; never 0
-	fullUntil time.Duration         // of the clock; makeRoom finds nothing before
+	fullUntil time.Duration         // by clock; makeRoom finds nothing before
 }
 
 // add adds a connection of a client, unless a limit refuses it. If the limit of all connections is reached, it first
@@ -127,7 +127,7 @@ func (r *registry) has(s State) bool {
 }
 
 // makeRoom removes connections for new ones: a few that wait for units, otherwise a few that have been incomplete for
-// more than incompleteGrace, or idle ones, or newer incomplete ones, or at last those of Hold above half of the limit.
+// more than incompleteGrace, or idle ones, or newer incomplete ones, or at last held ones above half of the limit.
 // A flood that fills all places in less time than the grace must not keep out a client that sends its request at once.
 // The search reads every connection, so it frees several places, and does not repeat at once if it finds none.
 func (r *registry) makeRoom() []candidate {
@@ -193,7 +193,7 @@ type candidate struct {
 	seen   stamp
 	reason reason
 	more   int   // newer candidates of its owner
-	bytes  int64 // of heaviest
+	bytes  int64 // set by heaviest
 }
 
 // since returns the connections that have been in a state since a time, the oldest first.

@@ -23,7 +23,7 @@ const (
 	longIdle       reason = "idle"
 	longIncomplete reason = "incomplete"
 	overShare      reason = "share" // a request of Hold
-	heavy          reason = "bytes" // of incomplete requests
+	heavy          reason = "bytes" // incomplete requests
 )
 
 // evictions are the reasons of evictions by the state of the connection.

@@ -14,7 +14,7 @@ import (
 )
 
 // A client without a valid credential may use strangerUnits at once and one more each strangerInterval, and all of them
-// together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each request
+// together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each call
 // of Charge. In a known network they cost one of knownUnits. A request that a proxy forwards costs none of unitsOfAll:
 // it can be a preflight, which never has a credential.
 const (
@@ -58,8 +58,8 @@ type strangers struct {
 // line has the waiting connections of a network, the oldest first.
 type line struct {
 	turns  []*turn
-	served time.Duration // of strangers.served; 0: not there
-	rank   int           // of round
+	served time.Duration // copy of its time in strangers.served; 0: not there
+	rank   int           // set by round
 }
 
 // turn is a connection that waits for its units.
@@ -240,7 +240,7 @@ func (s *strangers) serve() {
 	s.short = s.waiting > 0 && s.all.Wait(struct{}{}) > 0
 }
 
-// round returns the lines in their order: that of the network that was served the longest ago first. Networks that were
+// round returns the lines in their order: the network that was served the longest ago comes first. Networks that were
 // never served alternate with the others, so neither a flood from ever new addresses nor one from many that repeat
 // keeps out a client of the other kind.
 func (s *strangers) round() []*line {

@@ -118,7 +118,7 @@ func (c *Conn) failHandshake(cause error) {
 	}
 	l.tls.handshakes["failed"].Inc()
 	other, ok := errors.AsType[tls.RecordHeaderError](cause)
-	const startBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ /" // of a request of HTTP
+	const startBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZ /" // what an HTTP request starts with
 	if ok && other.Conn != nil && strings.Trim(string(other.RecordHeader[:]), startBytes) == "" {
 		cause = errors.New("the client does not use TLS")
 		const text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"

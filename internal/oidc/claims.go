@@ -20,8 +20,8 @@ const lifetimeMax = auth.JWTLifetimeMax
 type rules struct {
 	kind     string // in messages
 	bytesMax int
-	types    []string             // of the header, in lower case; a token may have none
-	check    func(t parsed) error // of the claims that distinguish the kind
+	types    []string             // accepted header typ, in lower case; a token may have none
+	check    func(t parsed) error // for the claims that distinguish the kind
 	claim    string               // whose values grant scopes
 	grants   map[string]auth.Scopes
 }

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Issuer   string // exactly as in the claim iss; CheckIssuer accepts it
 	Audience string // exactly as in the claim aud; empty: Verify accepts no access token
-	ClientID string // of the console at the issuer: a token for it is an ID token; empty: none
+	ClientID string // the console's ID at the issuer: a token for it is an ID token; empty: none
 
 	// ScopeClaim is the claim with the values that grant scopes; empty: scope.
 	ScopeClaim string
@@ -49,12 +49,12 @@ type Verifier struct {
 	metadata  atomic.Pointer[metadata]
 	fetchedAt atomic.Int64 // the last successful fetch, in Unix nanoseconds; 0: none
 	failed    atomic.Int64 // fetches since then
-	cause     string       // of the last failed fetch; of the running fetch
+	cause     string       // why the last fetch failed; only the running fetch uses it
 	failures  prometheus.Counter
 
 	waiting     chan struct{} // semaphore of the requests that wait for a fetch
 	mu          sync.Mutex
-	fetching    chan struct{} // of the running fetch, closed at its end; nil: none; guarded by mu
+	fetching    chan struct{} // closed when the running fetch ends; nil: none; guarded by mu
 	requestedAt time.Time     // the last fetch for an unknown key; guarded by mu
 
 	ctx        context.Context // ends with Close

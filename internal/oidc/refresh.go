@@ -69,7 +69,7 @@ func (v *Verifier) requestFetch(unknownKey bool) <-chan struct{} {
 	return v.fetching
 }
 
-// await waits for the end of a fetch, of ctx, or for Close. It does not wait for nil.
+// await waits until a fetch or ctx ends, or for Close. It does not wait for nil.
 func (v *Verifier) await(ctx context.Context, fetching <-chan struct{}) {
 	if fetching == nil {
 		return

@@ -19,8 +19,8 @@ import (
 type ClientConfig struct {
 	ID          string
 	Secret      string // empty: a public client
-	RedirectURL string // of the console, exactly as the issuer knows it
-	// Scopes are those of the authorization request. They include openid.
+	RedirectURL string // in the console, exactly as the issuer knows it
+	// Scopes are requested from the issuer. They include openid.
 	Scopes []string
 
 	// Claim is the claim of the ID token whose values grant scopes: a string, or an array of
@@ -61,7 +61,7 @@ func (c *Client) RedirectURL() string { return c.config.RedirectURL }
 type Flow struct {
 	State    string // 256 random bits, as the other two
 	Nonce    string
-	Verifier string // of PKCE
+	Verifier string // for PKCE
 }
 
 // Begin returns a new sign-in, and the address at the issuer where it continues. ErrNoKeys means
@@ -112,7 +112,7 @@ func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 
 // Finish returns the claims of the person who signed in, from the parameters of the authorization
 // response. The caller has found f with the browser that sends them, and bounds the calls at the
-// same time. The error is a *Refusal, an *auth.Invalid, or that of the connection to the issuer.
+// same time. The error is a *Refusal, an *auth.Invalid, or an error of the connection to the issuer.
 // Claims without a scope mean that the person has no access. The caller checks revocations.
 func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now time.Time) (*auth.Claims, error) {
 	m, err := c.metadata(ctx)

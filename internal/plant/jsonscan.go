@@ -143,7 +143,7 @@ func (d *decoder) text() (text, bool) {
 	d.pos++ // the opening quote
 	out, escaped, lone := d.unescaped[:0], false, false
 	for {
-		run := d.data[d.pos:] // of characters that stand for themselves
+		run := d.data[d.pos:] // starts with characters that stand for themselves
 		n := 0
 		for n < len(run) && run[n] >= 0x20 && run[n] != '"' && run[n] != '\\' {
 			n++

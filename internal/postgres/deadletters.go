@@ -60,7 +60,7 @@ func (s statements) EndDeliveries(webhook int64, most int) (int64, error) {
 			WHERE webhook = $1 AND due_at IS NOT NULL ORDER BY due_at LIMIT $2)`, webhook, most, store.ReasonRemoved)
 }
 
-// deadSQL selects dead letters of a webhook, of one plant or, for NULL, of every one.
+// deadSQL selects dead letters of a webhook for one plant or, for NULL, for all plants.
 const deadSQL = `webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries
 	WHERE webhook = $1 AND due_at IS NULL AND plant = coalesce($2, plant) ORDER BY due_at LIMIT $3)`
 

@@ -35,7 +35,7 @@ type Config struct {
 	MustExist bool         // do not create the tables
 	ReadOnly  bool         // the caller changes nothing, so the store may have been moved
 	Migrate   bool         // migrate an older schema to the newest one, instead of refusing it
-	By        audit.Origin // of the audit log's entry of a migration
+	By        audit.Origin // recorded in the audit log with a migration
 	Server    bool         // read the durability settings of the database every minute
 
 	// RequireSyncStandby makes Insert return an error unless the database waits for a

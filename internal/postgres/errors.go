@@ -20,7 +20,7 @@ const (
 	codeSerializationFailure  = "40001"
 	codeCompletionUnknown     = "40003"
 	codeDeadlock              = "40P01"
-	codeNoStatement           = "26000" // of the session, as behind a pooler
+	codeNoStatement           = "26000" // not in this session, as behind a pooler
 	codeInsufficientPrivilege = "42501"
 	codeDuplicateStatement    = "42P05"
 	codeNoConflictTarget      = "42P10" // ON CONFLICT names columns without a unique index

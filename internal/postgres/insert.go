@@ -253,7 +253,7 @@ func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []i
 // an existing plant that equals its Create was created by that attempt.
 func (b *sortedBatch) outcomes(existing map[int64]store.Row, uncertain bool) []store.Outcome {
 	outcomes := make([]store.Outcome, len(b.batch))
-	var first *store.Create // of the plants with the same id
+	var first *store.Create // first one with the same id
 	for _, i := range b.order {
 		c := &b.batch[i]
 		again := first != nil && first.Plant.ID == c.Plant.ID

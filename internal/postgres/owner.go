@@ -49,7 +49,7 @@ func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
 }
 
 // findSchema returns the first schema of the search_path that has a store, or else the schema in
-// which CREATE TABLE would create tables. The search_path is that of the URL, or else the default of the session:
+// which CREATE TABLE would create tables. The search_path comes from the URL, or else is the default of the session:
 // behind a pooler, the current one may be another client's. It searches for stores with a path without
 // schemas of other roles.
 func findSchema(ctx context.Context, c *pgx.Conn, urlPath string) (schema string, err error) {

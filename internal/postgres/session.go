@@ -120,7 +120,7 @@ type singleRows struct {
 	pgx.Rows
 
 	results pgx.BatchResults
-	err     error // of the end
+	err     error // set by Close
 }
 
 func (r *singleRows) Next() bool {

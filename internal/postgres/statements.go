@@ -26,7 +26,7 @@ func collect[T any](ctx context.Context, q querier, row pgx.RowToFunc[T], sql st
 // statements implements store.Reader; in a transaction it also implements store.Tx and store.Deliveries.
 type statements struct {
 	engine *Engine
-	ctx    context.Context //nolint:containedctx // of the call that has the transaction
+	ctx    context.Context //nolint:containedctx // the transaction's
 	q      querier
 }
 

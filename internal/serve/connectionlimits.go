@@ -15,7 +15,7 @@ import (
 
 // Limits of the connections of a server.
 const (
-	idleTimeout = 2 * time.Minute // of a connection between two requests
+	idleTimeout = 2 * time.Minute // between two requests on a connection
 
 	// incompleteMax is the number of connections of the public listener whose request or response may be incomplete
 	// for more than a second.

@@ -24,7 +24,7 @@ type EngineOptions struct {
 	ReadOnly  bool         // implies mustExist
 	Migrate   bool         // migrate an older schema, instead of refusing it
 	Server    bool         // refuse a second server on the same file
-	By        audit.Origin // of the entry of a migration in the audit log
+	By        audit.Origin // recorded in the audit log with a migration
 
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none

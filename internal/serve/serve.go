@@ -29,11 +29,11 @@ import (
 // Config configures a server.
 type Config struct {
 	Settings *config.Settings  // loaded
-	Flags    map[string]string // of the command line, for a reload
+	Flags    map[string]string // from the command line, for a reload
 	Env      *config.Environment
 	Log      *Log
 	Version  string
-	By       audit.Origin     // of the changes of the store that the server makes itself
+	By       audit.Origin     // recorded with changes of the store that the server makes itself
 	Hangups  <-chan os.Signal // each one reloads the settings; nil: none
 
 	// Greet is the last step of the start: it creates the first tokens and prints them.
@@ -64,10 +64,10 @@ type instance struct {
 	servers  *httpServers
 	engine   Engine
 	verifier *oidc.Verifier // nil: no issuer
-	signIn   *oidc.Client   // of the console at the issuer; nil: none
+	signIn   *oidc.Client   // signs in to the console at the issuer; nil: none
 	store    *writepath.Store
 	audit    *serverAudit
-	restored []audit.Detail  // of the missing store; nil: it was there
+	restored []audit.Detail  // about the restore of the missing store; nil: it was there
 	caughtUp string          // result of backup.CatchUp
 	backups  *backup.Service // nil: none
 	copied   *copiedEngine   // engine; nil without --backup-sync

@@ -38,14 +38,14 @@ type httpServers struct {
 	certificates        certificates
 	publicTLS, adminTLS bool
 
-	operations *admin.Service   // of the operator; nil until open
+	operations *admin.Service   // nil until open
 	console    *console.Console // nil until open
 	config     server.Config    // without the settings
 
 	tracer *trace.Tracer // nil: no traces
 
 	running sync.WaitGroup
-	failed  chan error // of a server that stopped by itself; buffers one error of each
+	failed  chan error // why a server stopped by itself; buffers one error of each
 }
 
 // Addresses are the URLs of a server.

@@ -18,7 +18,7 @@ import (
 // eventSender delivers the events of a store by the settings in force.
 type eventSender struct {
 	outbox    webhook.Outbox
-	by        audit.Origin // of changes of the webhooks
+	by        audit.Origin // recorded with changes of the webhooks
 	userAgent string
 	log       *slog.Logger
 	metrics   *prometheus.Registry
@@ -28,7 +28,7 @@ type eventSender struct {
 	closing sync.WaitGroup     // endRemoved, and senders that a reload has replaced
 
 	current        atomic.Pointer[webhook.Sender] // nil: the settings have no webhooks
-	currentMetrics *prometheus.Registry           // of current
+	currentMetrics *prometheus.Registry           // metrics of current
 }
 
 // openWebhooks makes the URLs of the settings the webhooks of the store.

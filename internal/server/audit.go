@@ -26,7 +26,7 @@ func (h *handler) recordAccess(c *Call, err error) {
 // Origin returns the origin of the request for entries in the audit log.
 func (c *Call) Origin() audit.Origin { return c.OriginOf(c.Principal) }
 
-// OriginOf is Origin for another principal than the one of the request.
+// OriginOf is Origin for another principal than the request's.
 func (c *Call) OriginOf(p auth.Principal) audit.Origin {
 	return audit.Origin{
 		Actor:     audit.Actor{Kind: audit.Token, ID: strconv.FormatInt(p.TokenID, 10), Name: p.Name},

@@ -85,7 +85,7 @@ func isInvalid(err error) bool {
 	return ok
 }
 
-// Authenticate returns the principal of a credential, which is then that of the request. It counts failures of the
+// Authenticate returns the principal of a credential, which becomes the request's. It counts failures of the
 // address, and refuses the request of an address with too many. The error wraps a *plant.Error.
 func (c *Call) Authenticate(credential string) (auth.Principal, error) {
 	return c.authenticated(c.handler.authenticate(c, credential, false))

@@ -29,11 +29,11 @@ type Call struct {
 	scope     auth.Scopes  // that the request requires; 0: none
 	id        [1]string    // the request id, as the value of a header
 	status    int
-	bytes     int    // of the body
+	bytes     int    // size of the body
 	route     *Route // nil: no route matches
 	reason    string // why the credential is invalid; the client does not receive it
 	code      plant.Code
-	cause     error // of an internal error, which the client does not receive
+	cause     error // internal error, which the client does not receive
 	started   time.Time
 	span      *trace.Span // nil: tracing is off, or the route is untraced
 	ending    *ending     // nil: the request does not end before its function returns

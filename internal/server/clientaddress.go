@@ -20,7 +20,7 @@ func (p proxies) trust(address netip.Addr) bool {
 // Limits of the header of trusted proxies.
 const (
 	hopsMax     = 16  // elements between the client and the server
-	hopBytesMax = 512 // of an element
+	hopBytesMax = 512 // bytes of an element
 )
 
 // client returns the address of the client of a request: the peer of the connection, unless the peer is a trusted

@@ -23,26 +23,26 @@ import (
 type handler struct {
 	listener  string // its name
 	metrics   *metrics
-	unmatched *routeMetrics // of requests that match no route
+	unmatched *routeMetrics // counts requests that match no route
 	inFlight  prometheus.Gauge
 	log       *slog.Logger
 	routes    routes
 	store     *writepath.Store
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
-	guard     *guard   // of the admin listener; nil: any Host and Origin is allowed
-	browser   *Browser // of the admin listener; nil: none
+	guard     *guard   // on the admin listener; nil: any Host and Origin is allowed
+	browser   *Browser // on the admin listener; nil: none
 	audit     *audit.Recorder
 	notFound  string // the message about a path without a route
 	limits    Limits
 	proxies   proxies
 	failures  *failures                    // nil: no limit
 	quotas    *quotas                      // nil: no limit
-	slots     *limit.Slots[int64]          // of the admin listener: requests in progress of each credential
-	bulk      *limit.Places[int64]         // of the admin listener
-	proofs    *limit.Places[limit.Network] // of AuthenticateBy, on the admin listener
+	slots     *limit.Slots[int64]          // on the admin listener: requests in progress of each credential
+	bulk      *limit.Places[int64]         // on the admin listener
+	proofs    *limit.Places[limit.Network] // on the admin listener, for AuthenticateBy
 	tracer    *trace.Tracer                // nil: off
-	public    *handler                     // of the public listener; nil on the public listener
+	public    *handler                     // the public listener's handler; nil on the public listener
 }
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.

@@ -17,7 +17,7 @@ type Limits struct {
 	HeaderMax      int           // bytes of the request line and headers together; 4 KiB are always allowed
 	RequestTimeout time.Duration // for a request to arrive whole
 	AnswerTimeout  time.Duration // for the response after that
-	IdleTimeout    time.Duration // of a connection between two requests
+	IdleTimeout    time.Duration // for the next request on a connection
 	QueueMax       int           // plants that may wait for the next commit
 	AuthFailures   int           // failed credentials of an address per minute; 0: no limit
 	Rate           int           // requests of a credential per second, which may come at once; 0: no limit

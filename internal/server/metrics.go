@@ -26,7 +26,7 @@ type metrics struct {
 	took     *prometheus.HistogramVec
 	errors   map[plant.Code]*atomic.Int64
 
-	// Of the public listener, for Numbers.
+	// Only on the public listener, for Numbers.
 	failed  [2]atomic.Int64      // responses with 4xx and 5xx
 	creates prometheus.Histogram // latency of creates
 }
@@ -97,7 +97,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 type Numbers struct {
 	ClientErrors, ServerErrors int64            // responses of the public listener with a status 4xx and 5xx
 	Errors                     map[string]int64 // responses of both listeners with 5xx, by number and name of the error
-	Latency                    []Bucket         // of creates, ascending
+	Latency                    []Bucket         // creates, ascending
 }
 
 // Bucket is a bucket of a histogram: the number of values up to and including a bound in seconds.

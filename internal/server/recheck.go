@@ -98,7 +98,7 @@ func credentialEnded(err error) *plant.Error {
 
 // ending ends the response to a request.
 type ending struct {
-	control *http.ResponseController // of the wrapped writer
+	control *http.ResponseController // controls the wrapped writer
 
 	mu    sync.Mutex   // guards the fields below, and the order of write deadlines
 	began bool         // the status was written

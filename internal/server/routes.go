@@ -120,10 +120,10 @@ type routes struct {
 
 // resource is the routes of one path.
 type resource struct {
-	segments []string // of a path with a parameter; nil: the path matches only itself
+	segments []string // path with a parameter; nil: the path matches only itself
 	byMethod map[string]*Route
 	allow    string // the value of an Allow header
-	first    *Route // of the path; a request with another method counts in its metrics
+	first    *Route // the path's first route; a request with another method counts in its metrics
 }
 
 func newRoutes(list []Route) routes {

@@ -30,7 +30,7 @@ type Upload struct {
 
 // UploadLimits are the limits of an Upload.
 type UploadLimits struct {
-	Bytes int64         // of the body
+	Bytes int64         // largest body
 	Idle  time.Duration // in which each part must arrive
 }
 

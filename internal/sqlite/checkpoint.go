@@ -33,7 +33,7 @@ import (
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
-	walBytesMax = 64 << 20 // of the WAL, unless another process reads
+	walBytesMax = 64 << 20 // size of the WAL, unless another process reads
 	framesMax   = walBytesMax / frameBytes
 
 	startFramesLarge = framesMax / 2 // in a file below largeFileBytes
@@ -50,8 +50,8 @@ type checkpointer struct {
 	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint
 	warnedAt      time.Time // last warning about a reader
 
-	duration prometheus.Observer // of each checkpoint; nil without metrics
-	conn     *sqlite3.Conn       // of the passes in the background; nil in a command
+	duration prometheus.Observer // observes each checkpoint; nil without metrics
+	conn     *sqlite3.Conn       // runs the passes in the background; nil in a command
 	pass     *pass               // the last one, until the committer has used its result
 }
 

@@ -16,7 +16,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		pendingSQL = "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= ?2 AND since < ?1 LIMIT ?3"
 		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?2"
 	)
-	const changes = 10 // of each kind: the reads below scan all deliveries
+	const changes = 10 // at most, of each kind: the reads below scan all deliveries
 	now := time.Now()
 	for range changes {
 		fanned, err := e.fanOutOld(ctx, x.PendingBefore, now)

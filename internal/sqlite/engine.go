@@ -46,7 +46,7 @@ type Engine struct {
 
 	path   string
 	server bool
-	places []*place // of the files that a writing engine has open; set by Open
+	places []*place // one for each file that a writing engine has open; set by Open
 	log    *slog.Logger
 
 	moveLock  *os.File       // nil if the engine is read-only
@@ -67,10 +67,10 @@ type Engine struct {
 	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
 
 	damageMu       sync.Mutex
-	damageLoggedAt time.Time // of the last line of logDamage; guarded by damageMu
+	damageLoggedAt time.Time // when logDamage last logged; guarded by damageMu
 
 	readMu sync.Mutex    // guards reader
-	reader *sqlite3.Conn // of all short reads
+	reader *sqlite3.Conn // for all short reads
 
 	checkpoints checkpointer
 }

@@ -71,7 +71,7 @@ func (e *Engine) recordPlants(batch []store.Create, outcomes []store.Outcome, ev
 	e.current.changes = r.changes
 }
 
-// recordCommit appends the current transaction to the journal. Its time is that of the last commit if the clock was set
+// recordCommit appends the current transaction to the journal. Its time is the last commit's if the clock was set
 // back since then.
 func (e *Engine) recordCommit() error {
 	t := &e.current
@@ -148,7 +148,7 @@ func (e *Engine) StartJournal(ctx context.Context) (commits int64, history journ
 			return nil
 		}
 		_, _ = rand.Read(e.current.history[:])                   // never fails
-		e.current.at = max(time.Now().UnixMicro(), e.current.at) // of the commits that were not recorded
+		e.current.at = max(time.Now().UnixMicro(), e.current.at) // not before the commits that were not recorded
 		commits, history = e.current.commit, e.current.history
 		return e.writer.Run("UPDATE state SET history = ?", history[:])
 	})

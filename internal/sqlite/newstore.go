@@ -18,7 +18,7 @@ import (
 type NewStore struct {
 	store.Changes
 
-	path    string // of the complete store
+	path    string // path of the complete store
 	lock    *os.File
 	temp    *safefile.File
 	conn    *sqlite3.Conn // nil after Publish

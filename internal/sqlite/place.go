@@ -24,7 +24,7 @@ type place struct {
 
 	holds bool         // commits
 	grows bool         // the file never becomes smaller than size
-	size  atomic.Int64 // of the file, as far as it was seen
+	size  atomic.Int64 // size of the file when it was last checked
 }
 
 // placeDatabase adds the file that the writer has opened, and checks its owner and its paths.

@@ -9,10 +9,10 @@ import (
 
 // Reader has the statements that read the tokens, the audit log and the webhooks of a store, and single plants.
 type Reader interface {
-	// Tokens returns all tokens by ascending id, of every auth.Kind, including expired and revoked ones.
+	// Tokens returns all tokens by ascending id, whatever their Kind, including expired and revoked ones.
 	Tokens() ([]auth.Token, error)
 
-	// TokensOfHash returns the token with a hash, of every auth.Kind, or none.
+	// TokensOfHash returns the token with a hash, whatever its Kind, or none.
 	TokensOfHash(hash auth.Hash) ([]auth.Token, error)
 
 	// Count returns the number of tokens of the kind of t. It may return any smaller number than most, because counting
@@ -72,7 +72,7 @@ type Tx interface {
 	EndDeliveries(webhook int64, most int) (int64, error)
 
 	// RetryDead makes at most that many dead letters of a webhook due at once, as new deliveries, and returns their
-	// number; of one plant, unless it is nil.
+	// number. If plant is not nil, it retries only that plant's.
 	RetryDead(webhook int64, plant *int64, most int) (int64, error)
 
 	// DropDead is RetryDead for the removal of dead letters.
@@ -89,7 +89,7 @@ type Changes struct {
 	// ErrOutcomeUnknown.
 	Write func(ctx context.Context, change func(Tx) error) error
 
-	Events chan struct{} // of capacity 1; holds a value after this engine has written events
+	Events chan struct{} // capacity 1; holds a value after this engine has written events
 }
 
 func read[T any](ctx context.Context, c *Changes, do func(Reader) (T, error)) (result T, err error) {

@@ -41,7 +41,7 @@ func WebhookAddress(text string) string {
 type Delivery struct {
 	Webhook   int64 // Webhook.ID
 	Plant     plant.NewPlant
-	CreatedAt time.Time // of the plant
+	CreatedAt time.Time // when the plant was created
 	Since     time.Time // creation of the plant, or the last RetryDead
 	Attempts  int       // attempts that have failed
 	Lease     time.Time // end of the claim, by the clock of the engine
@@ -56,14 +56,14 @@ type Claim struct {
 // DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that
 // identify the delivery, releases the claim: the delivery is due again at once.
 type DeliveryResult struct {
-	Webhook  int64     // of the Delivery
+	Webhook  int64     // as in Delivery
 	Plant    int64     // id of the plant
-	Lease    time.Time // of the Delivery
+	Lease    time.Time // as in Delivery
 	Done     bool      // the event was delivered; the other fields have no effect
 	Dead     bool      // the delivery becomes a dead letter
 	Attempts int       // attempts that have failed
 	Wait     time.Duration
-	Reason   string // of the last failure
+	Reason   string // why the last attempt failed
 }
 
 // OutboxTotals counts the deliveries of a webhook.
@@ -78,7 +78,7 @@ type DeadLetter struct {
 	Webhook  int64
 	URL      string
 	Plant    int64     // id of the plant
-	Since    time.Time // of the Delivery
+	Since    time.Time // as in Delivery
 	DeadAt   time.Time
 	Attempts int
 	Reason   string
@@ -105,7 +105,7 @@ const ChangeMax = 1000
 type Expiry struct {
 	PendingBefore time.Time // deliveries that are due and have an earlier Since become dead letters
 	DeadBefore    time.Time // earlier dead letters are removed
-	Reason        string    // of the new dead letters; LastAttempt and the reason of the last failure follow
+	Reason        string    // for the new dead letters; LastAttempt and the reason of the last failure follow
 }
 
 // LastAttempt introduces the last failure in the reason of a dead letter that is too old.
@@ -225,7 +225,7 @@ func FanOutOld(tx Deliveries, now time.Time) (int64, error) {
 type claimer struct {
 	tx         Deliveries
 	now, lease time.Time
-	bytes      int // of the texts of taken
+	bytes      int // size of the texts in taken
 	taken      []Delivery
 }
 
@@ -293,7 +293,7 @@ type OutboxRow struct {
 	Plant    int64 // id of the plant
 	Since    time.Time
 	DueAt    time.Time // the zero value for an event and a dead letter
-	DeadAt   time.Time // of a dead letter
+	DeadAt   time.Time // the zero value unless it is a dead letter
 	Attempts int
 	Reason   string
 }

@@ -55,7 +55,7 @@ type State struct {
 type Sizes struct {
 	File, WAL int64
 	WALMax    int64 // a larger WAL means that a reader blocks its checkpoint
-	DiskFree  int64 // of the file system; -1: unknown
+	DiskFree  int64 // free space in the file system; -1: unknown
 }
 
 // Durability describes an acknowledgement of an engine to the operator.
@@ -138,7 +138,7 @@ type Selector struct {
 // SubjectPrune selects subjects to remove. It never selects a revoked subject whose JWTs may still be valid.
 type SubjectPrune struct {
 	UnusedSince time.Time // the last use, or else the first one, is before this time
-	At          time.Time // of the removal
+	At          time.Time // time of the removal
 	Limit       int       // at least 1
 }
 

@@ -73,7 +73,7 @@ type interruptibleWriter struct {
 	ctx context.Context //nolint:containedctx // the writer lives as long as its command
 	w   io.Writer
 	buf []byte // a copy of the bytes, because the caller reuses its own; owned by the goroutine of wait while it writes
-	err error  // of the last write
+	err error  // from the last write
 }
 
 // Write implements io.Writer.

@@ -57,10 +57,10 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Rows sets the number of rows that are read, of an input whose bytes count counts.
+// Rows sets the number of rows that were read from an input whose bytes count counts.
 func (p *Progress) Rows(n int64) { p.show(fmt.Sprintf("%d rows", n), p.read.Load(), p.size) }
 
-// Stored sets the number of rows that are stored, of all rows of the input.
+// Stored sets the number of stored rows, and of all rows in the input.
 func (p *Progress) Stored(n, all int64) { p.show(fmt.Sprintf("%d rows stored", n), n, all) }
 
 // Restart starts another part of the command: its remaining time does not depend on the time until now.

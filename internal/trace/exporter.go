@@ -28,12 +28,12 @@ type exporter struct {
 	ended, exported, failed prometheus.Counter
 
 	stop   context.CancelFunc // no request is repeated any more
-	cancel context.CancelFunc // of the request in flight
-	ctx    context.Context    //nolint:containedctx // of every request: the program ends them
+	cancel context.CancelFunc // ends the request in flight
+	ctx    context.Context    //nolint:containedctx // for every request: the program ends them
 	ending context.Context    //nolint:containedctx // done after stop
 
 	mu    sync.Mutex // held by ExportSpans, so close waits for it
-	since time.Time  // of the first failure since a success; zero: none; guarded by mu
+	since time.Time  // first failure since a success; zero: none; guarded by mu
 	lost  int        // spans that failed since then; guarded by mu
 }
 

@@ -35,7 +35,7 @@ type Tracer struct {
 	exporter  *exporter
 }
 
-// New starts a tracer. The caller closes it. vars is the environment of the process, version that of the program, and
+// New starts a tracer. The caller closes it. vars is the environment of the process, version the program's, and
 // metrics receives the numbers of ended and exported spans. The error is about a variable of OpenTelemetry.
 func New(
 	vars map[string]string, version string, log *slog.Logger, metrics prometheus.Registerer,

@@ -14,7 +14,7 @@ import (
 const (
 	expireEvery = time.Minute
 	countEvery  = 15 * time.Second
-	countShare  = 50 // of the time: counting reads every delivery
+	countShare  = 50 // pauses between counts take this many times as long as a count, which reads every delivery
 
 	deadTimeMax = 30 * 24 * time.Hour // age at which a dead letter is removed
 )

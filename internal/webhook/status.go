@@ -5,10 +5,10 @@ import "time"
 // Status describes the deliveries of a Sender to a webhook, in the form of the admin API. Other
 // servers of the store have their own. Times are in UTC.
 type Status struct {
-	Address     string    `json:"-"`                     // of the webhook, as Webhook.Address
+	Address     string    `json:"-"`                     // as Webhook.Address
 	DeliveredAt time.Time `json:"delivered_at,omitzero"` // the last delivery
 	FailedAt    time.Time `json:"failed_at,omitzero"`    // the last attempt that failed
-	Reason      string    `json:"reason,omitempty"`      // of that failure
+	Reason      string    `json:"reason,omitempty"`      // why it failed
 	Failures    int       `json:"failures"`              // attempts that failed since the last delivery
 	PausedUntil time.Time `json:"paused_until,omitzero"` // no claims until then
 	Gone        bool      `json:"gone"`                  // the receiver has answered 410: no attempts until a restart

@@ -27,11 +27,11 @@ type Config struct {
 	URLs         []string              // distinct, and accepted by CheckURL; at least one
 	Secrets      []Secret              // at least one
 	AllowPrivate bool                  // deliver to addresses that are not public, and over http
-	Timeout      time.Duration         // of an attempt; 0: 10 s
+	Timeout      time.Duration         // for an attempt; 0: 10 s
 	Concurrency  int                   // attempts to one webhook at the same time; 0: 16
 	Rate         int                   // attempts a second; required
-	UserAgent    string                // of the requests
-	By           audit.Origin          // of a change of the webhooks in the audit log
+	UserAgent    string                // sent with each attempt
+	By           audit.Origin          // recorded in the audit log with a change of the webhooks
 	Log          *slog.Logger          // nil: no log
 	Metrics      prometheus.Registerer // nil: no metrics
 }
@@ -53,12 +53,12 @@ type Sender struct {
 
 	receivers map[int64]*receiver // by Webhook.ID
 
-	sending context.Context    // of the attempts, the rounds and the maintenance
-	cancel  context.CancelFunc // of sending
+	sending context.Context    // for the attempts, the rounds and the maintenance
+	cancel  context.CancelFunc // ends sending
 	retired context.Context    // ends with Retire
-	retire  context.CancelFunc // of retired
+	retire  context.CancelFunc // ends retired
 	running sync.WaitGroup     // the dispatcher and the maintenance
-	results chan result        // of the attempts; buffers all of them
+	results chan result        // from the attempts; buffers all of them
 }
 
 // claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook

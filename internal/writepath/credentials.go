@@ -36,7 +36,7 @@ type credentials struct {
 	log      *slog.Logger
 	outage   *outage
 	keyring  auth.Keyring
-	plants   atomic.Int64 // of the last poll
+	plants   atomic.Int64 // as of the last poll
 	polledAt atomic.Int64 // start of the last successful poll, in Unix nanoseconds
 
 	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
@@ -44,7 +44,7 @@ type credentials struct {
 	unregisteredAt time.Time     // the last warning about a subject; guarded by registering
 
 	polling chan struct{} // semaphore of the goroutine that polls
-	version int64         // of the tokens in the keyring; guarded by polling
+	version int64         // version of the keyring's tokens; guarded by polling
 	savedAt time.Time     // earlier uses are stored; only the watcher uses it
 	triedAt time.Time     // last attempt to store uses; only the watcher uses it
 

@@ -36,7 +36,7 @@ type Engine interface {
 	// State returns the state that a server polls. It is cheap. Its error wraps store.ErrRemoved if commits are lost.
 	State(ctx context.Context) (store.State, error)
 
-	// Tokens returns all tokens by ascending id, of every auth.Kind, including expired and revoked ones.
+	// Tokens returns all tokens by ascending id, whatever their Kind, including expired and revoked ones.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
 	// MarkUsed stores the times of last use of tokens that are later than the stored ones.

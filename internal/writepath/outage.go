@@ -30,13 +30,13 @@ type outage struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	cause   error     // of the last failed poll since a successful one; guarded by mu
+	cause   error     // why a poll failed since the last successful one; guarded by mu
 	since   time.Time // last successful poll before the outage; zero: no outage; guarded by mu
 	back    time.Time // end of the last outage; guarded by mu
 	commits failures  // not logged yet; guarded by mu
 
 	failing   atomic.Bool // a commit has failed since the last successful one; set under mu
-	failedAt  time.Time   // of the first of these commits; guarded by mu
+	failedAt  time.Time   // when the first of these commits failed; guarded by mu
 	commitErr error       // last failure once commits have failed for unwritableAfter, else nil; guarded by mu
 }
 
@@ -88,7 +88,7 @@ func (o *outage) keepFailing(err error) {
 	}
 }
 
-// commitSucceeded records a successful commit, of plants or of a probe.
+// commitSucceeded records a successful commit of plants or a probe.
 func (o *outage) commitSucceeded() {
 	if !o.failing.Load() {
 		return

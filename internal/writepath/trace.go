@@ -17,9 +17,9 @@ const (
 
 // traced is the part of a pending batch whose requests have sampled spans.
 type traced struct {
-	requests []*trace.Span // of the first creates, at most trace.LinksMax
+	requests []*trace.Span // spans of the first creates, at most trace.LinksMax
 	commit   *trace.Span   // nil: the store failed before; set before pendingBatch.done is closed
-	started  time.Time     // of the commit
+	started  time.Time     // when the commit started
 }
 
 // trace adds the span of a request. The caller has locked writer.mu.

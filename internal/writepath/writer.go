@@ -27,15 +27,15 @@ type writer struct {
 	limit   Limits
 	metrics *metrics
 	tracer  *trace.Tracer   // nil: off
-	ctx     context.Context // of the commits before retire
+	ctx     context.Context // for the commits before retire
 	cancel  context.CancelFunc
 	lateAt  atomic.Pointer[time.Time] // a commit that starts later gets lateCommitMax; nil: retire was not called
 
 	waiting chan struct{} // semaphore of the committer that waits for a batch
-	timer   *time.Timer   // of that committer
+	timer   *time.Timer   // bounds the wait of that committer
 
 	mu            sync.Mutex
-	pending       *pendingBatch // of the next commit; guarded by mu
+	pending       *pendingBatch // for the next commit; guarded by mu
 	wakeAt        int           // number of pending creates that wakes the committer; guarded by mu
 	recentClients int           // upper bound of the clients of the last commits; decays; guarded by mu
 	inFlight      int           // creates in running commits; guarded by mu
@@ -52,17 +52,17 @@ type writer struct {
 // pendingBatch is a batch of creates, and their outcomes.
 type pendingBatch struct {
 	creates  []store.Create
-	bytes    int             // of names and tags
-	outcomes []store.Outcome // of creates; set before end
-	err      error           // of the whole batch, but for the outcomes of insertStored; set before end
+	bytes    int             // size of names and tags
+	outcomes []store.Outcome // one for each create; set before end
+	err      error           // fails the whole batch, but for the outcomes of insertStored; set before end
 	done     chan struct{}   // closed by end
-	ended    sync.Once       // of end
+	ended    sync.Once       // guards end
 	late     bool            // the batch became older than Limits.AnswerTimeout before it had outcomes; set by end
 	timer    *time.Timer     // ends the batch late; set by the first create
-	first    [1]store.Create // of creates for a lone client, without another allocation
+	first    [1]store.Create // holds creates of a lone client without another allocation
 	traced   *traced         // nil: no create has a sampled span
 
-	shares map[int64]share // of creates by token; nil: not counted yet
+	shares map[int64]share // by token; nil: not counted yet
 }
 
 // The defaults of Limits.
@@ -336,7 +336,7 @@ func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, out
 		return err
 	}
 	var stored []store.Create
-	var places []int // of stored in batch
+	var places []int // where the stored creates are in batch
 	for i := range batch {
 		if slices.ContainsFunc(rows, func(r store.Row) bool { return r.ID == batch[i].Plant.ID }) {
 			stored, places = append(stored, batch[i]), append(places, i)

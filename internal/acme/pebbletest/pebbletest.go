@@ -36,7 +36,7 @@ import (
 type Config struct {
 	TLSPort     int           // at which it checks tls-alpn-01
 	NonceReject int           // good nonces that it rejects, in per cent
-	Lifetime    time.Duration // of certificates, in whole seconds; 0: 90 days
+	Lifetime    time.Duration // how long certificates are valid, in whole seconds; 0: 90 days
 }
 
 // CA is a running Pebble.

@@ -103,7 +103,7 @@ func badForms(i *Issuer, k Keys, now time.Time) []BadJWT {
 func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 	claims := i.Claims(now)
 	with := func(changes Object) string { return k.EC.Sign(Changed(k.EC.Header(), changes), claims) }
-	foreign := NewKey("ec", "ES256") // of an attacker
+	foreign := NewKey("ec", "ES256") // an attacker's
 	stranger := func(changes Object) string { return foreign.Sign(Changed(foreign.Header(), changes), claims) }
 	const typ = "typ is not at+jwt or jwt"
 	const alg, invalid = "alg is not an accepted algorithm", "the signature is invalid"

@@ -28,7 +28,7 @@ type Object = map[string]any
 // Key is a key of an Issuer.
 type Key struct {
 	ID      string
-	Alg     string        // of signatures
+	Alg     string        // signature algorithm
 	Private crypto.Signer // *rsa.PrivateKey, *ecdsa.PrivateKey or ed25519.PrivateKey
 	Extra   Object        // more members of its JWK, or other values of the usual ones
 }
@@ -40,7 +40,7 @@ type Issuer struct {
 	mu      sync.Mutex
 	keys    []Key        // published; guarded by mu
 	answer  http.Handler // nil: its own; guarded by mu
-	fetches int          // of the keys; guarded by mu
+	fetches int          // how often the keys were fetched; guarded by mu
 	signIns signIns      // guarded by mu
 }
 

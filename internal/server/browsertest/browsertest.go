@@ -23,12 +23,12 @@ const awaitMax = time.Minute
 
 // Page is the page of a Chromium. Its methods fail the test.
 type Page struct {
-	Ctx context.Context // of chromedp; ends with the test
+	Ctx context.Context // for chromedp; ends with the test
 
 	t     testing.TB
 	mu    sync.Mutex
-	hosts map[string]bool // of the requests; guarded by mu
-	logs  []string        // of the browser; guarded by mu
+	hosts map[string]bool // hosts of the requests; guarded by mu
+	logs  []string        // what the browser logged; guarded by mu
 	bytes float64         // that the page received; guarded by mu
 }
 

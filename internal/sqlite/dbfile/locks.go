@@ -110,7 +110,7 @@ func LockMove(path string, move bool) (*os.File, error) {
 type Ticket struct {
 	path                 string
 	file                 *os.File
-	lockedAt, yieldUntil time.Time // of the last lock of a command
+	lockedAt, yieldUntil time.Time // when a command last locked it, and how long it yields after that
 }
 
 // OpenTicket opens the write ticket of a store. The caller closes it.

@@ -17,22 +17,22 @@ import (
 
 // Origin is the content of FILE-origin.
 type Origin struct {
-	Timeline string `json:"timeline"` // of the commits in the destination
+	Timeline string `json:"timeline"` // timeline of the commits in the destination
 	Commits  int64  `json:"commits"`  // number of the commit that a restore ended with; unused for a holder
 	Newest   bool   `json:"newest"`   // the restore asked for the newest commit
 	Entry    int64  `json:"entry"`    // number of the commit with the entry about the restore in the audit log; 0: none
 	Holder   bool   `json:"holder"`   // the store continues the timeline
 	Replaces string `json:"replaces"` // the timeline that a store continued which was restored in its place; empty: none
 
-	Destination string `json:"destination"` // of a holder
-	Device      uint64 `json:"device"`      // of the directory of the destination; 0: a bucket
+	Destination string `json:"destination"` // only for a holder
+	Device      uint64 `json:"device"`      // device of the destination's directory; 0: a bucket
 
-	Inode uint64 `json:"inode"` // of the file of the store
+	Inode uint64 `json:"inode"` // inode of the store's file
 }
 
 const originBytesMax = 4 << 10
 
-// ReadOrigin returns the origin of the store at path; the zero value if it has none, or that of another file.
+// ReadOrigin returns the origin of the store at path; the zero value if it has none, or if the file is another one.
 func ReadOrigin(path string) (o Origin, err error) {
 	text, err := safefile.ReadSmall(path+originSuffix, originBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,13 +12,13 @@ import (
 // owns the memory and passes the address of the sqlite3_file to every method
 // (https://sqlite.org/c3ref/io_methods.html).
 type file struct {
-	address  uintptr                 // of the sqlite3_file
+	address  uintptr                 // where the sqlite3_file is
 	parent   uintptr                 // the parent's methods
 	methods  lib.Tsqlite3_io_methods // the parent's methods, some of them replaced
-	buffer   writeBuffer             // of a WAL
-	unsynced int                     // of a database: bytes written since its last sync
-	wal      uintptr                 // of a database: the sqlite3_file of its WAL; 0 unless that is open
-	database uintptr                 // of a WAL: the sqlite3_file of its database; 0 if that is closed
+	buffer   writeBuffer             // for a WAL
+	unsynced int                     // for a database: bytes written since its last sync
+	wal      uintptr                 // for a database: the sqlite3_file of its WAL; 0 unless that is open
+	database uintptr                 // for a WAL: the sqlite3_file of its database; 0 if that is closed
 }
 
 // parentBytes is the size of the parent's sqlite3_file, rounded up to the alignment of a file.

@@ -18,8 +18,8 @@ import (
 // returns the error.
 type writeBuffer struct {
 	bytes  uintptr // bufferBytes of SQLite's memory
-	used   int     // of bytes
-	offset int64   // in the file, of the first byte
+	used   int     // bytes in use
+	offset int64   // where the first byte belongs in the file
 	cut    bool    // see Conn.CommitCut
 }
 

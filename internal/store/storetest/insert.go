@@ -19,7 +19,7 @@ import (
 // outcome is a store.Outcome without the text of a conflict.
 type outcome struct {
 	Replayed bool
-	Code     plant.Code // of the conflict; 0 without one
+	Code     plant.Code // why it conflicts; 0: it does not
 }
 
 func outcomesOf(outcomes []store.Outcome) []outcome {

@@ -42,7 +42,7 @@ type Collector struct {
 
 	mu       sync.Mutex
 	spans    []Span        // guarded by mu
-	headers  []http.Header // of the requests; guarded by mu
+	headers  []http.Header // headers of the requests; guarded by mu
 	paths    []string      // guarded by mu
 	answer   http.Handler  // nil: 200; guarded by mu
 	received chan struct{} // closed and replaced after each request; guarded by mu
