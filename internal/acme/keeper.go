@@ -15,7 +15,7 @@ import (
 // times are the intervals of the goroutine. Tests shorten them.
 type times struct {
 	look                       time.Duration // between two looks at the domains, one of which may be due
-	unreachable, refused, most time.Duration // first pauses after a failure, and the longest; a failed storage is unreachable
+	unreachable, refused, most time.Duration // first pauses after failures, and the longest; a failed storage: unreachable
 	window                     time.Duration // between two requests for the renewal window, unless the CA says otherwise
 }
 

@@ -114,8 +114,8 @@ func (v *instance) reload(ctx context.Context) {
 	v.record(changed)
 }
 
-// prepare returns the settings that a reload puts in force, after their checks, with the names of those that change, and
-// those that wait for a restart.
+// prepare returns the settings that a reload puts in force, after their checks, with the names of those that change
+// and those that wait for a restart.
 func (v *instance) prepare(ctx context.Context) (next *config.Settings, changed, waiting []string, err error) {
 	loaded, err := v.load(ctx)
 	if err != nil {
