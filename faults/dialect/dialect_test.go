@@ -1,11 +1,8 @@
-// Package dialect parses the statements of the PostgreSQL engine with
-// CockroachDB's grammar.
+// Package dialect parses the statements of the PostgreSQL engine with CockroachDB's grammar.
 //
-// The parser is a snapshot of 2022, between CockroachDB 22.1 and 22.2. Its module
-// has the Apache License. The files name the Business Source License, which
-// changed to the Apache License for these versions in 2025. If only a newer
-// grammar accepts a statement, consider rewriting the statement, so that older
-// databases accept it, too.
+// The parser is a snapshot of 2022, between CockroachDB 22.1 and 22.2. Its module has the Apache License. The files
+// name the Business Source License, which changed to the Apache License for these versions in 2025. If only a newer
+// grammar accepts a statement, consider rewriting the statement, so that older databases accept it, too.
 package dialect
 
 import (
@@ -16,9 +13,8 @@ import (
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/parser"
 )
 
-// TestCockroachDB parses the statements that a served or filled store receives.
-// CockroachDB does not accept those for a store that is moved; see
-// docs/explanation/sql.md.
+// TestCockroachDB parses the statements that a served or filled store receives. CockroachDB does not accept those for a
+// store that is moved; see docs/explanation/sql.md.
 func TestCockroachDB(t *testing.T) {
 	t.Parallel()
 	for _, statement := range serving(t) {

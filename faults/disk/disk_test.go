@@ -102,8 +102,7 @@ func statusOf(t *testing.T, url string) int {
 	return response.StatusCode
 }
 
-// TestControl fills the disk of a server that responds before it commits. The
-// check must detect the lost plants.
+// TestControl fills the disk of a server that responds before it commits. The check must detect the lost plants.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	dir := rig.Small(t, 48)
@@ -202,8 +201,7 @@ func TestFull(t *testing.T) {
 	l.check(t, program, db)
 }
 
-// TestBackupFull shows that a backup onto a full disk leaves no file, and that the
-// server continues.
+// TestBackupFull shows that a backup onto a full disk leaves no file, and that the server continues.
 func TestBackupFull(t *testing.T) {
 	t.Parallel()
 	target := rig.Small(t, 1)
@@ -293,9 +291,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// sendSlowly sends a plant to a server with delayed syncs. A server that stays
-// ready stores the plant after the delay; another responds that the outcome is
-// unknown.
+// sendSlowly sends a plant to a server with delayed syncs. A server that stays ready stores the plant after the delay;
+// another responds that the outcome is unknown.
 func (l *ledger) sendSlowly(t *testing.T, c *rig.Client, server *rig.Server, delay time.Duration, ready bool) {
 	t.Helper()
 	var sending sync.WaitGroup

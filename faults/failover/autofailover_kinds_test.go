@@ -8,8 +8,7 @@ import (
 	"plantstore/faults/rig"
 )
 
-// requireStandby is the flag that servers on pg_auto_failover need: a new primary
-// does not wait for a standby.
+// requireStandby is the flag that servers on pg_auto_failover need: a new primary does not wait for a standby.
 const requireStandby = "--require-sync-standby"
 
 // TestAutoFailover runs kinds on a cluster with pg_auto_failover.
@@ -44,8 +43,7 @@ func TestAutoFailoverControl(t *testing.T) {
 	}
 }
 
-// cutStandby disconnects one standby. Writes must continue without it, and after it
-// is connected again.
+// cutStandby disconnects one standby. Writes must continue without it, and after it is connected again.
 func (b *testbed) cutStandby() time.Duration {
 	b.t.Helper()
 	started := time.Now()
@@ -58,9 +56,8 @@ func (b *testbed) cutStandby() time.Duration {
 	return b.downtime(started)
 }
 
-// cutStandbyAndKillPrimary disconnects one standby and kills the primary. The other
-// standby must not become the primary before the first one is back, because the
-// monitor does not know whether it has all plants.
+// cutStandbyAndKillPrimary disconnects one standby and kills the primary. The other standby must not become the primary
+// before the first one is back, because the monitor does not know whether it has all plants.
 func (b *testbed) cutStandbyAndKillPrimary(f *autoFailover) time.Duration {
 	b.t.Helper()
 	old := b.primary(nil)
@@ -79,12 +76,10 @@ func (b *testbed) cutStandbyAndKillPrimary(f *autoFailover) time.Duration {
 	return b.downtime(connected)
 }
 
-// cutTime is longer than all timeouts after which a node or the monitor considers
-// another node as failed.
+// cutTime is longer than all timeouts after which a node or the monitor considers another node as failed.
 const cutTime = 25 * time.Second
 
-// killMonitor kills the monitor. Writes must continue without it, and after it has
-// started again.
+// killMonitor kills the monitor. Writes must continue without it, and after it has started again.
 func (b *testbed) killMonitor(f *autoFailover) time.Duration {
 	b.t.Helper()
 	started := time.Now()
@@ -104,10 +99,9 @@ func (b *testbed) checkWritesFor(d time.Duration) {
 	b.waitStored(b.t, time.Now())
 }
 
-// promoteAlone kills the primary, and disconnects one standby when the monitor has
-// chosen the other as the new primary. It connects both again when each client has
-// sent two requests after the failover. It returns the number of plants that the
-// new primary acknowledged without a standby, and the downtime afterwards.
+// promoteAlone kills the primary, and disconnects one standby when the monitor has chosen the other as the new primary.
+// It connects both again when each client has sent two requests after the failover. It returns the number of plants
+// that the new primary acknowledged without a standby, and the downtime afterwards.
 func (b *testbed) promoteAlone(f *autoFailover) (stored int, downtime time.Duration) {
 	b.t.Helper()
 	old := b.primary(nil)

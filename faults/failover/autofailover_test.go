@@ -26,8 +26,7 @@ pgautofailover.primary_demote_timeout = 5000
 pgautofailover.startup_grace_period = 5000
 `
 
-// nodeSettings override those of pg_auto_failover. A base backup waits for a
-// checkpoint; the target 0 makes it fast.
+// nodeSettings override those of pg_auto_failover. A base backup waits for a checkpoint; the target 0 makes it fast.
 const nodeSettings = `
 shared_buffers = 32MB
 wal_sender_timeout = 10s
@@ -74,8 +73,7 @@ func newAutoFailover(t testing.TB) *autoFailover {
 	return f
 }
 
-// pgAutoctl returns the command of a host. --skip-pg-hba leaves the access rules to
-// initdb; the standbys copy them.
+// pgAutoctl returns the command of a host. --skip-pg-hba leaves the access rules to initdb; the standbys copy them.
 func (f *autoFailover) pgAutoctl(h *host, verbs ...string) []string {
 	return append(append([]string{"pg_autoctl"}, verbs...),
 		"--pgdata", h.dataDir(), "--pgctl", postgresBin+"/pg_ctl", "--pgport", "5432", "--hostname", h.address,
@@ -87,8 +85,7 @@ func (f *autoFailover) url() string {
 	return "postgres://autoctl_node@" + f.monitor.address + ":5432/pg_auto_failover"
 }
 
-// nodesWhere returns the names of the nodes for which a condition is true in the
-// monitor's table of nodes
+// nodesWhere returns the names of the nodes for which a condition is true in the monitor's table of nodes
 // (https://pg-auto-failover.readthedocs.io/en/main/failover-state-machine.html).
 func (f *autoFailover) nodesWhere(condition string) ([]string, error) {
 	names, err := query(f.t.Context(), f.url(), "SELECT nodename FROM pgautofailover.node WHERE "+condition)

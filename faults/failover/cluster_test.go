@@ -27,8 +27,7 @@ func nodeAddress(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }
 type manager interface {
 	// nodes returns the hosts with PostgreSQL, which are started.
 	nodes() []*host
-	// isPrimary reports whether a node is the primary according to the manager;
-	// false if the manager does not respond.
+	// isPrimary reports whether a node is the primary according to the manager; false if the manager does not respond.
 	isPrimary(h *host) bool
 	// canFailOver reports whether the manager could make another node the primary.
 	// synchronous has the application names of the synchronous standbys.

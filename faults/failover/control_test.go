@@ -24,10 +24,9 @@ var (
 	}
 )
 
-// TestControl destroys a primary with a plant that no standby has, because the test
-// cancelled the wait for the standby. A weakened program acknowledges the plant, and
-// the new primary does not have it. The long form tests each weakness alone, and the
-// program without a weakness.
+// TestControl destroys a primary with a plant that no standby has, because the test cancelled the wait for the standby.
+// A weakened program acknowledges the plant, and the new primary does not have it. The long form tests each weakness
+// alone, and the program without a weakness.
 func TestControl(t *testing.T) {
 	requireHosts(t, patroniFiles)
 	c := newCluster(t, newPatroni(t))
@@ -52,9 +51,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// createWithoutStandby creates a plant on a primary without its standbys, cancels
-// the wait for them and destroys the primary. It reports whether the plant was
-// acknowledged, and whether the new primary has it.
+// createWithoutStandby creates a plant on a primary without its standbys, cancels the wait for them and destroys the
+// primary. It reports whether the plant was acknowledged, and whether the new primary has it.
 func (c *cluster) createWithoutStandby(token, program string, id int64) (acked, stored bool) {
 	c.t.Helper()
 	server, err := rig.Start(c.t, program, c.url(), nil)

@@ -13,10 +13,9 @@ import (
 
 const etcdURL = "http://" + bridgeAddress + ":2379"
 
-// etcd is the store in which Patroni's nodes agree on the primary. They use version
-// 2 of its API. With version 3 the Patroni of Debian 12 can keep the state that it
-// read before it was frozen, and then never sets a synchronous standby again
-// (https://github.com/patroni/patroni/pull/2783).
+// etcd is the store in which Patroni's nodes agree on the primary. They use version 2 of its API. With version 3 the
+// Patroni of Debian 12 can keep the state that it read before it was frozen, and then never sets a synchronous standby
+// again (https://github.com/patroni/patroni/pull/2783).
 type etcd struct {
 	t       testing.TB
 	dir     string
@@ -44,8 +43,7 @@ func (e *etcd) start() {
 	}
 }
 
-// sync returns the names of the primary and of its synchronous standby according to
-// etcd; empty if they are unknown.
+// sync returns the names of the primary and of its synchronous standby according to etcd; empty if they are unknown.
 func (e *etcd) sync() (primary, standby string) {
 	url := etcdURL + "/v2/keys/service/plants/sync"
 	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, url, http.NoBody)

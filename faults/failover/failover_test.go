@@ -1,11 +1,9 @@
-// Package failover fails over a PostgreSQL cluster under load. It checks that each
-// acknowledged plant is stored once and unchanged, and measures the time without
-// writes.
+// Package failover fails over a PostgreSQL cluster under load. It checks that each acknowledged plant is stored once
+// and unchanged, and measures the time without writes.
 //
-// A cluster is three hosts with PostgreSQL and their manager: Patroni in synchronous
-// strict mode with etcd, or pg_auto_failover with a monitor on a host of its own. A
-// host is a network namespace on a bridge, and a process namespace. Two servers use
-// the names of all three hosts. The kinds of failures:
+// A cluster is three hosts with PostgreSQL and their manager: Patroni in synchronous strict mode with etcd, or
+// pg_auto_failover with a monitor on a host of its own. A host is a network namespace on a bridge, and a process
+// namespace. Two servers use the names of all three hosts. The kinds of failures:
 //
 //	kill        all processes of the primary's host are killed, and start again
 //	freeze      all processes of the primary's host are stopped until another node is the primary
@@ -157,8 +155,7 @@ func (b *testbed) switchPrimary() time.Duration {
 	return b.downtime(started)
 }
 
-// cutStandbys disconnects both standbys. No plant may be acknowledged until they are
-// connected again.
+// cutStandbys disconnects both standbys. No plant may be acknowledged until they are connected again.
 func (b *testbed) cutStandbys() time.Duration {
 	b.t.Helper()
 	standbys := b.others(b.primary(nil))
@@ -174,8 +171,7 @@ func (b *testbed) cutStandbys() time.Duration {
 	return b.downtime(connected)
 }
 
-// checkNoWrites waits until each client has sent two more requests, and fails the
-// test if one of them was acknowledged.
+// checkNoWrites waits until each client has sent two more requests, and fails the test if one of them was acknowledged.
 func (b *testbed) checkNoWrites(condition string) {
 	b.t.Helper()
 	started := time.Now()

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// bridgeAddress is the address of the test process on the network. The servers and
-// etcd run there.
+// bridgeAddress is the address of the test process on the network. The servers and etcd run there.
 const bridgeAddress = "10.77.0.254"
 
 // host simulates a machine: it has its own processes and network.
@@ -106,8 +105,7 @@ func (h *host) runOutside(command ...string) error {
 // dataDir returns PostgreSQL's data directory.
 func (h *host) dataDir() string { return filepath.Join(h.dir, "data") }
 
-// initdb creates a PostgreSQL cluster with some settings. It trusts all hosts of the
-// network.
+// initdb creates a PostgreSQL cluster with some settings. It trusts all hosts of the network.
 func (h *host) initdb(settings string) {
 	h.t.Helper()
 	err := h.runOutside(postgresBin+"/initdb", "--pgdata", h.dataDir(),
@@ -145,8 +143,7 @@ func (h *host) kill() {
 func (h *host) freeze() { h.signal(syscall.SIGSTOP) }
 func (h *host) thaw()   { h.signal(syscall.SIGCONT) }
 
-// signal sends a signal to all processes of the host. It repeats the search until it
-// finds no new process.
+// signal sends a signal to all processes of the host. It repeats the search until it finds no new process.
 func (h *host) signal(s syscall.Signal) {
 	h.t.Helper()
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.init.Process.Pid))
@@ -167,8 +164,7 @@ func (h *host) signal(s syscall.Signal) {
 	}
 }
 
-// cut disconnects the host from the network without closing its connections.
-// connect connects it again.
+// cut disconnects the host from the network without closing its connections. connect connects it again.
 func (h *host) cut()     { h.setLink("down") }
 func (h *host) connect() { h.setLink("up") }
 

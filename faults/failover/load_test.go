@@ -20,9 +20,8 @@ const (
 	requestMax = 5 * time.Second // for one request of a client
 )
 
-// load is clients that create plants on two servers, with a record of their requests.
-// A client sends a plant to one server after the other until it is acknowledged. It
-// repeats some acknowledged plants.
+// load is clients that create plants on two servers, with a record of their requests. A client sends a plant to one
+// server after the other until it is acknowledged. It repeats some acknowledged plants.
 type load struct {
 	servers []*rig.Server
 	token   string
@@ -43,8 +42,7 @@ type attempt struct {
 	stored         bool
 }
 
-// newLoad starts two servers on a cluster, and the clients. The end of the test stops
-// them.
+// newLoad starts two servers on a cluster, and the clients. The end of the test stops them.
 func newLoad(t testing.TB, program string, c *cluster, seed uint64) *load {
 	t.Helper()
 	token := rig.Token(t, program, c.url(), "failover")
@@ -146,8 +144,7 @@ func (l *load) storedSince(since time.Time) (n int) {
 	return n
 }
 
-// triedSince reports whether each client has completed two requests that started
-// after a time.
+// triedSince reports whether each client has completed two requests that started after a time.
 func (l *load) triedSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,8 +163,7 @@ func (l *load) waitStored(t testing.TB, since time.Time) {
 	rig.Within(t, healthyMax, pollEvery, "plants are stored", func() bool { return l.storedSince(since) > 0 })
 }
 
-// downtime returns the longest time without an acknowledgement between from and the
-// last acknowledgement.
+// downtime returns the longest time without an acknowledgement between from and the last acknowledgement.
 func (l *load) downtime(from time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,9 +18,8 @@ import (
 // variables with its own prefix, so the name has another prefix.
 const insideEnv = "FAILOVER_TEST_INSIDE"
 
-// TestMain runs the tests in an inner process with its own process, mount and
-// network namespaces. When that process ends, for any reason, the kernel kills its
-// child processes and removes the hosts, their network and their files.
+// TestMain runs the tests in an inner process with its own process, mount and network namespaces. When that process
+// ends, for any reason, the kernel kills its child processes and removes the hosts, their network and their files.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" {
 		os.Exit(inside(m))
@@ -110,8 +109,7 @@ func missing(needed ...map[string]string) string {
 	return "the Debian packages " + strings.Join(packages, ", ")
 }
 
-// requireHosts skips a test whose requirements are missing; under CI=true it fails
-// the test.
+// requireHosts skips a test whose requirements are missing; under CI=true it fails the test.
 func requireHosts(t *testing.T, files map[string]string) {
 	t.Helper()
 	requirement := missing(files)

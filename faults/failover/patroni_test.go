@@ -28,8 +28,7 @@ var patroniFiles = map[string]string{
 	"/usr/bin/etcd":                       "etcd-server",
 }
 
-// killEtcd kills etcd. The primary must step down, and no plant may be acknowledged
-// until etcd has started again.
+// killEtcd kills etcd. The primary must step down, and no plant may be acknowledged until etcd has started again.
 func (b *testbed) killEtcd(e *etcd) time.Duration {
 	b.t.Helper()
 	e.kill()
@@ -137,8 +136,7 @@ func (p *patroni) nodes() []*host { return p.hosts }
 // isPrimary implements manager.
 func (p *patroni) isPrimary(h *host) bool { return p.returnsOK(h, "/primary") }
 
-// canFailOver implements manager. Patroni promotes only the synchronous standby that
-// etcd names.
+// canFailOver implements manager. Patroni promotes only the synchronous standby that etcd names.
 func (p *patroni) canFailOver(primary *host, synchronous []string) bool {
 	for _, h := range p.hosts {
 		if h != primary && !p.returnsOK(h, "/replica") {

@@ -161,8 +161,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// load sends plants to a server until it is killed. The long names cause
-// checkpoints soon.
+// load sends plants to a server until it is killed. The long names cause checkpoints soon.
 func load(t *testing.T, program, db, token, point string) (acknowledged, sent map[int64]string) {
 	t.Helper()
 	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point})
@@ -206,8 +205,7 @@ func load(t *testing.T, program, db, token, point string) (acknowledged, sent ma
 	return acknowledged, sent
 }
 
-// TestCommands kills commands at each of their failpoints. A second run of each
-// command must succeed.
+// TestCommands kills commands at each of their failpoints. A second run of each command must succeed.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	program := rig.Build(t, failpoints...)
@@ -299,9 +297,8 @@ func testBackup(t *testing.T, program, store, point string) {
 	run(t, program, "restore", again, "--db", filepath.Join(t.TempDir(), "restored.db"))
 }
 
-// TestControl shows that TestServer detects a server that responds before it
-// commits. The weakness delays the commit, so that the response arrives before
-// the kill.
+// TestControl shows that TestServer detects a server that responds before it commits. The weakness delays the commit,
+// so that the response arrives before the kill.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	early := rig.EarlyAnswer

@@ -19,8 +19,7 @@ func absent(when time.Duration) operation {
 	return operation{id: 1, call: when, end: when, outcome: read}
 }
 
-// TestModel checks that the model accepts the legal histories of a table and
-// rejects the others.
+// TestModel checks that the model accepts the legal histories of a table and rejects the others.
 func TestModel(t *testing.T) {
 	tag := at(3, 4, "a", conflict)
 	tag.content.tagged = true
@@ -113,8 +112,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestPlan shows that a seed determines the operations, and that a third of them
-// share their ids.
+// TestPlan shows that a seed determines the operations, and that a third of them share their ids.
 func TestPlan(t *testing.T) {
 	ids := map[uint64]map[int64]int{}
 	for _, s := range []uint64{1, 2} {

@@ -214,8 +214,7 @@ func (c *client) run(ctx context.Context) error {
 	}
 }
 
-// do sends one plant until its outcome is known. An operation without p.retry ends
-// with the first unknown outcome.
+// do sends one plant until its outcome is known. An operation without p.retry ends with the first unknown outcome.
 func (c *client) do(ctx context.Context, p planned) error {
 	for {
 		s, err := c.current.next(ctx, c.ended)
@@ -248,8 +247,7 @@ func (c *client) do(ctx context.Context, p planned) error {
 	}
 }
 
-// wait waits until a channel is closed, at most for limit, and reports whether it
-// was closed.
+// wait waits until a channel is closed, at most for limit, and reports whether it was closed.
 func wait(ctx context.Context, closed <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

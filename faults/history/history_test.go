@@ -1,9 +1,7 @@
-// Package history kills a server repeatedly while clients create plants. It checks
-// that the responses for each id are linearizable, and that the store has the
-// acknowledged plants at the end.
+// Package history kills a server repeatedly while clients create plants. It checks that the responses for each id are
+// linearizable, and that the store has the acknowledged plants at the end.
 //
-// A kill leaves the page cache of the system, so this harness does not detect a
-// commit without a sync.
+// A kill leaves the page cache of the system, so this harness does not detect a commit without a sync.
 //
 // The short form takes less than a minute:
 //
@@ -73,8 +71,7 @@ func TestHistory(t *testing.T) {
 		done, operations, requests, killed, slowest)
 }
 
-// TestEarlyResponse shows that the checks detect a server that responds before it
-// commits.
+// TestEarlyResponse shows that the checks detect a server that responds before it commits.
 func TestEarlyResponse(t *testing.T) {
 	program := rig.Build(t, rig.EarlyAnswer)
 	from := rig.Seed(t, *seed)
@@ -116,8 +113,7 @@ var lastWins = rig.Weakness{
 		"created_by = excluded.created_by, digest = excluded.digest",
 }
 
-// TestWrongResponses shows that the checks detect responses that are not
-// linearizable, even without a kill.
+// TestWrongResponses shows that the checks detect responses that are not linearizable, even without a kill.
 func TestWrongResponses(t *testing.T) {
 	for name, weak := range map[string]rig.Weakness{
 		"conflict reported as replayed": conflictReplayed,

@@ -28,8 +28,7 @@ var model = porcupine.Model{
 	},
 }
 
-// step reports whether the outcome of an operation is legal, and returns the next
-// state.
+// step reports whether the outcome of an operation is legal, and returns the next state.
 func (r register) step(o operation) (bool, register) {
 	switch o.outcome {
 	case created:
@@ -79,8 +78,7 @@ func linearizable(history []operation) (ids int, faults []error) {
 	return len(byID), faults
 }
 
-// concurrent counts the requests that started during another request for the same
-// id.
+// concurrent counts the requests that started during another request for the same id.
 func concurrent(history []operation) int {
 	sorted := slices.Clone(history)
 	slices.SortFunc(sorted, func(a, b operation) int {

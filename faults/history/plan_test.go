@@ -32,8 +32,7 @@ type planned struct {
 	retry   bool // repeat the request until the outcome is known
 }
 
-// plan derives the operations from a seed. Each depends only on the seed and its
-// number, not on the client or the time.
+// plan derives the operations from a seed. Each depends only on the seed and its number, not on the client or the time.
 type plan struct{ seed uint64 }
 
 // Hot ids are shared by many operations at about the same time. They change with
@@ -118,8 +117,7 @@ func (c *claims) claimed() int {
 	return c.next
 }
 
-// reached returns a channel that is closed when that many numbers are claimed. It
-// replaces an earlier channel.
+// reached returns a channel that is closed when that many numbers are claimed. It replaces an earlier channel.
 func (c *claims) reached(alarm int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

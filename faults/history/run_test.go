@@ -179,8 +179,7 @@ func (r *run) endServer() {
 	}
 }
 
-// runServers starts and kills servers. The last one runs until the clients are
-// done.
+// runServers starts and kills servers. The last one runs until the clients are done.
 func (r *run) runServers(done <-chan struct{}) error {
 	// Each kill happens within its share of the operations.
 	share := max(1, r.operations/(r.kills+1))
@@ -197,9 +196,8 @@ func (r *run) runServers(done <-chan struct{}) error {
 		if err := r.until(r.claims.reached(k*share + r.random.IntN(share))); err != nil {
 			return err
 		}
-		// A client claims its next operation after a response; a kill at that
-		// moment shows a response before the commit. The other half of the kills
-		// happens at random times.
+		// A client claims its next operation after a response; a kill at that moment shows a response before the commit. The
+		// other half of the kills happens at random times.
 		if r.random.IntN(2) == 0 {
 			wait(r.t.Context(), r.server.Ended(), time.Duration(r.random.Int64N(int64(10*time.Millisecond))))
 		}
@@ -227,8 +225,7 @@ func (r *run) runServers(done <-chan struct{}) error {
 	return nil
 }
 
-// until waits until a channel is closed. It returns an error if the server ends or
-// the clients make no progress.
+// until waits until a channel is closed. It returns an error if the server ends or the clients make no progress.
 func (r *run) until(closed <-chan struct{}) error {
 	const limit = time.Minute
 	stuck := time.NewTicker(limit)

@@ -52,8 +52,7 @@ func (s stored) reads(history []operation, at time.Duration) []operation {
 	return reads
 }
 
-// silent counts the stored plants without the response created: a kill came
-// between the commit and the response.
+// silent counts the stored plants without the response created: a kill came between the commit and the response.
 func (s stored) silent(history []operation) int {
 	acknowledged := map[int64]bool{}
 	for _, o := range history {

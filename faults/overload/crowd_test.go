@@ -93,10 +93,9 @@ func crowdServer(t *testing.T, program string) *crowdedServer {
 	return &crowdedServer{Server: server, token: token}
 }
 
-// beside returns the p99 of a client beside so many hostile clients, divided by its p99
-// alone, and the number of open connections of the server: at most incompleteMax of
-// clients if few is true, and more otherwise, unless the server keeps to the other
-// number for a minute.
+// beside returns the p99 of a client beside so many hostile clients, divided by its p99 alone, and the number of open
+// connections of the server: at most incompleteMax of clients if few is true, and more otherwise, unless the server
+// keeps to the other number for a minute.
 func (s *crowdedServer) beside(t *testing.T, count int, kind string, few bool) (ratio float64, open int) {
 	t.Helper()
 	alone := p99(t, s.URL, s.token, s.from)

@@ -164,9 +164,8 @@ func percentile99(times []time.Duration) time.Duration {
 	return times[len(times)*99/100]
 }
 
-// guess sends the guesses at a constant rate, in windows with a pause after each. So
-// the load of other programs is the same with guesses and without. Each address has a
-// connection.
+// guess sends the guesses at a constant rate, in windows with a pause after each. So the load of other programs is the
+// same with guesses and without. Each address has a connection.
 func (g *guessing) guess(ctx context.Context, url string) {
 	const window = 500 * time.Millisecond
 	pace := time.NewTicker(time.Second * guessesOfAddress / guessesPerSecond)

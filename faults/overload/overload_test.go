@@ -63,9 +63,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestFullQueue runs more clients than the queue can hold. The server refuses
-// plants with a Retry-After header, stores no refused plant, and serves a single
-// client afterwards.
+// TestFullQueue runs more clients than the queue can hold. The server refuses plants with a Retry-After header, stores
+// no refused plant, and serves a single client afterwards.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	for _, fault := range crowded(t, rig.Build(t, small)) {
@@ -73,8 +72,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// crowded sends many plants at the same time to a server with a small queue. It
-// returns the faults.
+// crowded sends many plants at the same time to a server with a small queue. It returns the faults.
 func crowded(t *testing.T, program string) (faults []string) {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
@@ -197,8 +195,7 @@ func drip(c net.Conn, stop <-chan struct{}, text string) {
 	}
 }
 
-// p99 sends plants one at a time and returns the 99th percentile of the response
-// times.
+// p99 sends plants one at a time and returns the 99th percentile of the response times.
 func p99(t *testing.T, url, token string, from int64) time.Duration {
 	t.Helper()
 	return percentile99(times(t, url, token, from))

@@ -11,16 +11,14 @@ import (
 	"plantstore/faults/rig"
 )
 
-// The number of cuts in a new store: one for each creationEach cuts in a running
-// store, and at least creationMin.
+// The number of cuts in a new store: one for each creationEach cuts in a running store, and at least creationMin.
 const (
 	creationEach = 10
 	creationMin  = 12
 )
 
-// TestCreation cuts the power during and soon after the creation of a store. A
-// server must be able to serve the store, and must have the token if the command
-// printed it before the cut.
+// TestCreation cuts the power during and soon after the creation of a store. A server must be able to serve the store,
+// and must have the token if the command printed it before the cut.
 func TestCreation(t *testing.T) {
 	t.Parallel()
 	if *indexFlag >= 0 || *keptFlag != "" {

@@ -70,9 +70,8 @@ func (d *disk) stopLog() (log []entry, flushes int) {
 	return log, d.flushes
 }
 
-// cut returns the disk after a power cut at a position of its log: it has all
-// writes before the last flush, and a random half of the later ones; sometimes
-// all or none of them.
+// cut returns the disk after a power cut at a position of its log: it has all writes before the last flush, and a
+// random half of the later ones; sometimes all or none of them.
 func (d *disk) cut(log []entry, at int, random *rand.Rand) *disk {
 	after := d.clone(false)
 	flushed := at - unflushed(log, at)
@@ -85,8 +84,7 @@ func (d *disk) cut(log []entry, at int, random *rand.Rand) *disk {
 	return after
 }
 
-// unflushed returns the number of blocks written between the last flush and a
-// position of a log.
+// unflushed returns the number of blocks written between the last flush and a position of a log.
 func unflushed(log []entry, at int) int {
 	n := 0
 	for n < at && log[at-1-n].data != nil {

@@ -50,8 +50,7 @@ func (l *ledger) drainFaults() []string {
 	return faults
 }
 
-// wanted is the expected content of a store: it must have the acknowledged plants,
-// and may have the sent ones.
+// wanted is the expected content of a store: it must have the acknowledged plants, and may have the sent ones.
 type wanted struct {
 	Acked map[int64]bool
 	Sent  map[int64]string
@@ -70,8 +69,7 @@ func (l *ledger) wantedAt(at int) wanted {
 	return w
 }
 
-// ledgerOf returns a ledger after a cut: plants acknowledged before it are
-// acknowledged from the start of the new log.
+// ledgerOf returns a ledger after a cut: plants acknowledged before it are acknowledged from the start of the new log.
 func ledgerOf(w wanted) *ledger {
 	l := newLedger()
 	l.sent = maps.Clone(w.Sent)
@@ -94,8 +92,7 @@ func (f *findings) String() string {
 		f.lost, f.changed, f.foreign, f.unreadable, f.verify)
 }
 
-// compare counts the differences between the plants of a store and the expected
-// content.
+// compare counts the differences between the plants of a store and the expected content.
 func (f *findings) compare(plants map[int64]string, w wanted) {
 	for id, name := range plants {
 		switch sent, ok := w.Sent[id]; {
@@ -112,8 +109,7 @@ func (f *findings) compare(plants map[int64]string, w wanted) {
 	}
 }
 
-// unacked returns the ids of plants that were sent but not acknowledged before a
-// cut, in order.
+// unacked returns the ids of plants that were sent but not acknowledged before a cut, in order.
 func (w wanted) unacked() []int64 {
 	var ids []int64
 	for id := range w.Sent {

@@ -115,8 +115,7 @@ func (s *sender) conflict(ctx context.Context, id int64) {
 	}
 }
 
-// load runs the clients until ctx ends. They first repeat the requests of
-// r.again.
+// load runs the clients until ctx ends. They first repeat the requests of r.again.
 func (b *bench) load(ctx context.Context, url string, d *disk, r run) {
 	creator := &rig.Client{Token: b.token}
 	defer creator.Close()
@@ -160,9 +159,8 @@ type recording struct {
 	ledger  *ledger
 }
 
-// record runs a server on a disk under load for a time and shuts it down. The log
-// starts with the mount, so it includes the recovery of the file system and of
-// the store.
+// record runs a server on a disk under load for a time and shuts it down. The log starts with the mount, so it includes
+// the recovery of the file system and of the store.
 func (b *bench) record(t *testing.T, of run) *recording {
 	t.Helper()
 	d := of.start.clone(true)

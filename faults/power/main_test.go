@@ -18,9 +18,8 @@ import (
 // the settings of the program, which rejects unknown ones.
 const insideEnv = "POWER_TEST_INSIDE"
 
-// TestMain runs the tests in a child process with its own mount and process
-// namespaces. When that process ends, even by a timeout or a kill, the kernel
-// ends its servers and removes its mounts and loop devices.
+// TestMain runs the tests in a child process with its own mount and process namespaces. When that process ends, even by
+// a timeout or a kill, the kernel ends its servers and removes its mounts and loop devices.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" || missingDevice() != "" {
 		os.Exit(m.Run())

@@ -60,9 +60,8 @@ func (s *diskFS) add(t testing.TB, d *disk) string {
 // mount mounts the ext4 of a disk, which replays its journal, and returns the
 // directory. The caller unmounts it, or the end of the test does.
 //
-// Child processes run mount and umount. If this process were killed while one of
-// its threads waits for the disk in the kernel, that thread would keep /dev/fuse
-// open and wait forever.
+// Child processes run mount and umount. If this process were killed while one of its threads waits for the disk in the
+// kernel, that thread would keep /dev/fuse open and wait forever.
 func (s *diskFS) mount(t testing.TB, d *disk) (dir string, unmount func()) {
 	t.Helper()
 	loop, device, err := attach(s.add(t, d))
@@ -91,8 +90,7 @@ func (s *diskFS) mount(t testing.TB, d *disk) (dir string, unmount func()) {
 	return dir, unmount
 }
 
-// attach attaches a loop device to a file. The kernel detaches the device when its
-// last descriptor is closed.
+// attach attaches a loop device to a file. The kernel detaches the device when its last descriptor is closed.
 func attach(path string) (loop int, device string, err error) {
 	file, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -135,8 +133,7 @@ func retry(f func() error) (err error) {
 	return err
 }
 
-// missingDevice names a requirement of these tests that the machine lacks, or
-// returns "".
+// missingDevice names a requirement of these tests that the machine lacks, or returns "".
 func missingDevice() string {
 	if os.Geteuid() != 0 {
 		return "root"

@@ -96,8 +96,7 @@ func (s *totals) String() string {
 		float64(s.unflushed)/float64(max(1, s.images)))
 }
 
-// TestCut cuts the power. The store must have every acknowledged plant, and only
-// plants that were sent.
+// TestCut cuts the power. The store must have every acknowledged plant, and only plants that were sent.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	if *keptFlag != "" {
@@ -186,8 +185,7 @@ func (b *bench) checkImage(t *testing.T, d *disk, w wanted, number int, sum *tot
 	}
 }
 
-// check reads a store with the program's commands. The first of them recovers the
-// WAL.
+// check reads a store with the program's commands. The first of them recovers the WAL.
 func (b *bench) check(t *testing.T, db string, w wanted, verifyFirst bool) *findings {
 	t.Helper()
 	f := &findings{}

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// check compares the results of all requests with the stored plants, and returns
-// every violation of a guarantee.
+// check compares the results of all requests with the stored plants, and returns every violation of a guarantee.
 func check(history []operation, stored map[int64][]content) (violations []error) {
 	byID := map[int64][]operation{}
 	for i := range history {

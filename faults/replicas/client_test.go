@@ -29,15 +29,13 @@ func (o outcome) String() string {
 	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "unexpected", "unsent"}[o]
 }
 
-// final reports whether the outcome of the plant is known, so that the client need
-// not send it again.
+// final reports whether the outcome of the plant is known, so that the client need not send it again.
 func (o outcome) final() bool { return o == created || o == replayed || o == conflict }
 
 // content is a plant without its id. No tag is the empty string.
 type content struct{ name, tag string }
 
-// randomContent returns content of random length, so that some requests need
-// several packets.
+// randomContent returns content of random length, so that some requests need several packets.
 func randomContent(random *rand.Rand) content {
 	c := content{name: strings.Repeat("Fällt ’s ", random.IntN(200)) + fmt.Sprint(random.Uint64())}
 	if random.IntN(2) == 0 {

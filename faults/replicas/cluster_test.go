@@ -170,9 +170,8 @@ func (l *load) runClient(ctx context.Context, number uint64) {
 // sharedFirst is the first id of the plants that several clients send.
 const sharedFirst = 1 << 40
 
-// randomPlant returns the n-th plant of a client: either one with an id of its own,
-// or one with an id that all clients use at about the same time, some of them with
-// another name or tag.
+// randomPlant returns the n-th plant of a client: either one with an id of its own, or one with an id that all clients
+// use at about the same time, some of them with another name or tag.
 func randomPlant(random *rand.Rand, number, n int64) (id int64, c content) {
 	const shared, window = 4, 20
 	if random.IntN(3) > 0 {
@@ -184,8 +183,7 @@ func randomPlant(random *rand.Rand, number, n int64) (id int64, c content) {
 	}[random.IntN(4)]
 }
 
-// sendUntilFinal sends a plant to one replica after the other until its outcome is
-// known.
+// sendUntilFinal sends a plant to one replica after the other until its outcome is known.
 func (l *load) sendUntilFinal(ctx context.Context, random *rand.Rand, id int64, c content) {
 	const tries = 30 // more than the restarts within one request of the slowest client
 	at := random.IntN(replicasMax)
@@ -214,8 +212,7 @@ func (l *load) report(violation error) {
 	l.violations = append(l.violations, violation)
 }
 
-// record stores the result of a request. Requests to a replica must not fail before
-// the harness ends it.
+// record stores the result of a request. Requests to a replica must not fail before the harness ends it.
 func (l *load) record(o *operation, r *replica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestDropped loses PostgreSQL's responses to a server and the server's requests.
-// Each client must receive the correct response, because the server determines the
-// outcome of a batch by itself.
+// TestDropped loses PostgreSQL's responses to a server and the server's requests. Each client must receive the correct
+// response, because the server determines the outcome of a batch by itself.
 func TestDropped(t *testing.T) {
 	t.Parallel()
 	d := runDropped(t, build(t), map[fault]int{
@@ -121,8 +120,7 @@ func (in *injector) next(statement string) fault {
 	panic("the sum is wrong")
 }
 
-// droppedRun is the load of clients on a server with faults between it and
-// PostgreSQL.
+// droppedRun is the load of clients on a server with faults between it and PostgreSQL.
 type droppedRun struct {
 	seed   uint64
 	plants *sender
@@ -189,8 +187,7 @@ func (d *droppedRun) runClient(ctx context.Context, number int64) {
 	}
 }
 
-// expect sends a plant once. A client must not notice a fault, so any other outcome
-// is a violation.
+// expect sends a plant once. A client must not notice a fault, so any other outcome is a violation.
 func (d *droppedRun) expect(ctx context.Context, id int64, c content, want outcome) {
 	o := d.plants.send(ctx, id, c)
 	d.mu.Lock()

@@ -1,6 +1,5 @@
-// Package replicas runs servers on one PostgreSQL, kills them, injects faults into
-// their connections and moves stores. It compares the responses to the clients with
-// the stored plants.
+// Package replicas runs servers on one PostgreSQL, kills them, injects faults into their connections and moves stores.
+// It compares the responses to the clients with the stored plants.
 //
 //	go test -count=1 ./replicas                               short form
 //	go test -count=1 -timeout 0 -v ./replicas -args -long     long form: 1,000 lost responses, 100 kills
@@ -107,8 +106,7 @@ func newDatabase(t testing.TB) string {
 	return url
 }
 
-// storedPlants reads all plants from the table. The program itself could hide a
-// plant that is stored twice.
+// storedPlants reads all plants from the table. The program itself could hide a plant that is stored twice.
 func storedPlants(t testing.TB, url string) map[int64][]content {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

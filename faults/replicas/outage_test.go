@@ -33,9 +33,8 @@ func recoveryMax() time.Duration {
 	return time.Duration(size(int(eventMax/time.Second), 5)) * time.Second
 }
 
-// TestOutage runs clients on a database that is slow, locked, full, or refuses
-// connections. The responses must be 200, or 503 with Retry-After; goroutines and
-// memory are limited; and after the outage every client creates plants again.
+// TestOutage runs clients on a database that is slow, locked, full, or refuses connections. The responses must be 200,
+// or 503 with Retry-After; goroutines and memory are limited; and after the outage every client creates plants again.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	program := build(t)
@@ -125,8 +124,7 @@ func (o *outage) slow() (end func()) {
 	return func() { o.late.Store(false) }
 }
 
-// intermittent closes all connections and refuses new ones during one of every three
-// seconds.
+// intermittent closes all connections and refuses new ones during one of every three seconds.
 func (o *outage) intermittent() (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // end waits for it
@@ -146,8 +144,7 @@ func (o *outage) intermittent() (end func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// refuseConnections makes PostgreSQL end all connections to the database and refuse
-// new ones.
+// refuseConnections makes PostgreSQL end all connections to the database and refuse new ones.
 func (o *outage) refuseConnections() (end func()) {
 	config := parseURL(o.t, o.db)
 	name := config.Database
@@ -278,8 +275,7 @@ func (o *outage) setNow(at *time.Time) {
 	*at = time.Now()
 }
 
-// runClient sends plants at a limited rate, because a server may refuse requests
-// at once.
+// runClient sends plants at a limited rate, because a server may refuse requests at once.
 func (o *outage) runClient(ctx context.Context, done <-chan struct{}, number int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

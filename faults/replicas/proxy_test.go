@@ -19,8 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// fault is a failure of one request to PostgreSQL. All faults but lateResponse close
-// the connection on both sides.
+// fault is a failure of one request to PostgreSQL. All faults but lateResponse close the connection on both sides.
 type fault int
 
 const (
@@ -54,8 +53,7 @@ type proxy struct {
 	stop      chan struct{}         // closed at the end
 }
 
-// newProxy starts a proxy for the database at a URL, and returns the URL of the
-// proxy. The end of the test stops it.
+// newProxy starts a proxy for the database at a URL, and returns the URL of the proxy. The end of the test stops it.
 func newProxy(
 	t testing.TB, database string, delay time.Duration, inject func(statement string) fault,
 ) (_ *proxy, proxyURL string) {
@@ -183,8 +181,7 @@ func (s *session) readRequest(from io.Reader) (request []byte, statement string,
 
 var errCut = errors.New("the proxy closed the connection")
 
-// forward sends a request to PostgreSQL and the response back to the client, with a
-// fault.
+// forward sends a request to PostgreSQL and the response back to the client, with a fault.
 func (s *session) forward(request []byte, fromServer io.Reader, f fault) error {
 	last := byte('Z') // ReadyForQuery
 	switch f {
@@ -223,8 +220,7 @@ func (s *session) forward(request []byte, fromServer io.Reader, f fault) error {
 	return err
 }
 
-// readResponse reads up to a message of the type last. With an error it returns the
-// complete messages before it.
+// readResponse reads up to a message of the type last. With an error it returns the complete messages before it.
 func readResponse(from io.Reader, last byte) (response []byte, err error) {
 	for {
 		start := len(response)
@@ -254,8 +250,7 @@ func readMessage(from io.Reader, to []byte, typeBytes int) ([]byte, error) {
 	return append(append(to, head...), body...), err
 }
 
-// writesPlants reports whether a statement inserts plants, or selects the existing
-// plants of an insert.
+// writesPlants reports whether a statement inserts plants, or selects the existing plants of an insert.
 func writesPlants(statement string) bool {
 	return strings.HasPrefix(statement, "INSERT INTO plants ") ||
 		strings.Contains(statement, "FROM plants ") && strings.HasSuffix(statement, "FOR UPDATE")

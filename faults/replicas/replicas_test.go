@@ -28,8 +28,7 @@ var (
 		Old:  "ON CONFLICT (id) DO NOTHING",
 		New:  "ON CONFLICT (id) DO UPDATE SET name = excluded.name",
 	}
-	// earlyAnswer sends responses 50 ms before the commit, so that a random kill
-	// is likely to lose plants.
+	// earlyAnswer sends responses 50 ms before the commit, so that a random kill is likely to lose plants.
 	earlyAnswer = rig.Weakness{
 		File: rig.EarlyAnswer.File,
 		Old:  rig.EarlyAnswer.Old,
@@ -38,8 +37,7 @@ var (
 	}
 )
 
-// TestReplicasControl shows that the harness detects weak servers, with kills and
-// without.
+// TestReplicasControl shows that the harness detects weak servers, with kills and without.
 func TestReplicasControl(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

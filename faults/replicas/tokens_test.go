@@ -67,16 +67,14 @@ func TestTokensControl(t *testing.T) {
 	t.Logf("detected: servers accepted a revoked token for %s, and %s after SIGSTOP and SIGCONT", running, stopped)
 }
 
-// revoke creates and revokes a token, and returns the longest time that a replica
-// accepted the revoked token.
+// revoke creates and revokes a token, and returns the longest time that a replica accepted the revoked token.
 func (c *cluster) revoke(t *testing.T, name string) time.Duration {
 	t.Helper()
 	senders := c.newToken(t, name)
 	return lastAccepted(t.Context(), senders, c.revokeToken(t, name))
 }
 
-// revokeWhileStopped is revoke for a replica that SIGSTOP stops during the
-// revocation, as the sleep of a machine does.
+// revokeWhileStopped is revoke for a replica that SIGSTOP stops during the revocation, as the sleep of a machine does.
 func (c *cluster) revokeWhileStopped(t *testing.T, name string) time.Duration {
 	t.Helper()
 	senders := c.newToken(t, name)
@@ -126,9 +124,8 @@ func (c *cluster) revokeToken(t *testing.T, name string) time.Time {
 	return time.Now()
 }
 
-// lastAccepted sends requests with a revoked token until each server refuses one, or
-// accepts one later than effectiveMax. It returns the time from the revocation to
-// the start of the last accepted request.
+// lastAccepted sends requests with a revoked token until each server refuses one, or accepts one later than
+// effectiveMax. It returns the time from the revocation to the start of the last accepted request.
 func lastAccepted(ctx context.Context, senders []*sender, revokedAt time.Time) (longest time.Duration) {
 	var mu sync.Mutex
 	var running sync.WaitGroup

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Within polls a condition until it is true, and fails the test if it is still
-// false after limit. It waits for events in other processes that give no signal.
-// The condition describes a state in words, for the message of the failure.
+// Within polls a condition until it is true, and fails the test if it is still false after limit. It waits for events
+// in other processes that give no signal. The condition describes a state in words, for the message of the failure.
 func Within(t testing.TB, limit, every time.Duration, condition string, isTrue func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(limit)

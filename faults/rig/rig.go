@@ -1,6 +1,5 @@
-// Package rig builds and runs Plant Store and sends plants to it, for the
-// harnesses. It also builds the program with a weakness, so that a control test
-// can show that a harness detects it.
+// Package rig builds and runs Plant Store and sends plants to it, for the harnesses. It also builds the program with a
+// weakness, so that a control test can show that a harness detects it.
 package rig
 
 import (
@@ -375,8 +374,7 @@ func (c *Client) Create(ctx context.Context, url string, id int64, name string) 
 	return Refused, e.Status
 }
 
-// Export returns the names of all plants of a store by id, with or without a
-// running server.
+// Export returns the names of all plants of a store by id, with or without a running server.
 func Export(t testing.TB, program, db string) (map[int64]string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, "export", "--db", db, "--format", "jsonl")

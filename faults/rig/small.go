@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Need skips the test unless ok; under CI=true it fails the test. The requirement
-// names the missing tool or permission.
+// Need skips the test unless ok; under CI=true it fails the test. The requirement names the missing tool or permission.
 func Need(t testing.TB, ok bool, requirement string) {
 	t.Helper()
 	switch {

@@ -98,8 +98,7 @@ func (r *run) check() {
 		strings.TrimSpace(messages.String()), acknowledged, r.busy.Load())
 }
 
-// compare checks each plant of lines of JSON, and returns the numbers of the
-// plants.
+// compare checks each plant of lines of JSON, and returns the numbers of the plants.
 func (r *run) compare(lines io.Reader) (found bits, err error) {
 	for plants := json.NewDecoder(lines); plants.More(); {
 		var p plant

@@ -160,8 +160,7 @@ func (c *client) send(authorization, body string) (a answer, err error) {
 	return a, err
 }
 
-// abort sends a new plant in whole or in part, and closes the connection without
-// reading the response.
+// abort sends a new plant in whole or in part, and closes the connection without reading the response.
 func (c *client) abort(number uint64, random *rand.Rand) {
 	body := encode(c.plan.plant(number))
 	text := fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: soak\r\nAuthorization: %s\r\n"+

@@ -58,8 +58,7 @@ func encode(v any) string {
 	return string(text)
 }
 
-// ledger records the sent and the acknowledged plants, in two bits each. It is
-// safe for concurrent use.
+// ledger records the sent and the acknowledged plants, in two bits each. It is safe for concurrent use.
 type ledger struct {
 	mu                 sync.Mutex
 	next               uint64 // guarded by mu, like all that follows
@@ -95,8 +94,7 @@ func (l *ledger) wasSent(number uint64) bool {
 	return l.sent.has(number)
 }
 
-// old returns the number of an acknowledged plant. At the beginning ok is false:
-// no plant is acknowledged yet.
+// old returns the number of an acknowledged plant. At the beginning ok is false: no plant is acknowledged yet.
 func (l *ledger) old(random *rand.Rand) (number uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -95,8 +95,7 @@ func (r *run) backups() {
 	}
 }
 
-// load runs the clients and the commands until the time is over or the server
-// ends.
+// load runs the clients and the commands until the time is over or the server ends.
 func (r *run) load() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), r.length)
 	defer cancel()

@@ -1,31 +1,26 @@
-// Package soak runs the program under a steady load for a long time. It detects
-// resources that only grow, and stored plants that differ from the acknowledged
-// ones.
+// Package soak runs the program under a steady load for a long time. It detects resources that only grow, and stored
+// plants that differ from the acknowledged ones.
 //
 //	go test -count=1 ./soak                                    the short form: 20 s, with the control
 //	go test -count=1 -timeout 0 -v ./soak -args -long          an hour
 //	go test -count=1 -timeout 0 -v ./soak -args -for 10m       another duration
 //	go test -count=1 -v ./soak -args -seed 7                   the same plants and requests again
 //
-// The load is a constant 400 requests a second: new plants, replays, conflicts,
-// invalid bodies, invalid credentials and aborted requests, on persistent and on
-// new connections. At the same time the harness creates and revokes tokens,
-// lists plants and makes backups, and the server makes scheduled backups. The
-// seed determines every request, but not the requests that run at the same time.
+// The load is a constant 400 requests a second: new plants, replays, conflicts, invalid bodies, invalid credentials and
+// aborted requests, on persistent and on new connections. At the same time the harness creates and revokes tokens,
+// lists plants and makes backups, and the server makes scheduled backups. The seed determines every request, but not
+// the requests that run at the same time.
 //
-// The harness samples resident memory, Go's heap, goroutines and descriptors at
-// least a hundred times. The first tenth of the samples is warm-up and is
-// ignored. The median of the last quarter may exceed that of the first quarter
-// by a tenth and 24 MiB for memory, and by 16 for goroutines and descriptors.
-// Resident memory excludes SQLite's page cache: the size of the store, up to
-// 32 MiB. Within an hour this detects a leak of 35 bytes a request, or of one
-// goroutine in 60,000 requests.
+// The harness samples resident memory, Go's heap, goroutines and descriptors at least a hundred times. The first tenth
+// of the samples is warm-up and is ignored. The median of the last quarter may exceed that of the first quarter by a
+// tenth and 24 MiB for memory, and by 16 for goroutines and descriptors. Resident memory excludes SQLite's page cache:
+// the size of the store, up to 32 MiB. Within an hour this detects a leak of 35 bytes a request, or of one goroutine in
+// 60,000 requests.
 //
-// An export must have every acknowledged plant once, with its content, and no
-// plant that was not sent, was sent in part or was sent with an invalid
-// credential. verify must find no damage, and every response must conform to
-// the API. The harness skips a request that it cannot send in time, so a slow
-// machine reduces the load; a run with less than half of the load fails.
+// An export must have every acknowledged plant once, with its content, and no plant that was not sent, was sent in part
+// or was sent with an invalid credential. verify must find no damage, and every response must conform to the API. The
+// harness skips a request that it cannot send in time, so a slow machine reduces the load; a run with less than half of
+// the load fails.
 //
 // The control is a program that leaks with each request, and loses, alters and
 // invents plants. The same checks must detect each of these.
@@ -81,9 +76,8 @@ func TestSoak(t *testing.T) {
 	r.faults.report(t)
 }
 
-// faulty is a program that leaks 16 KiB with each plant, and a goroutine and a
-// descriptor with each hundredth. Of a hundred plants it loses one, alters one,
-// and stores another one beside one.
+// faulty is a program that leaks 16 KiB with each plant, and a goroutine and a descriptor with each hundredth. Of a
+// hundred plants it loses one, alters one, and stores another one beside one.
 var faulty = []rig.Weakness{
 	{
 		File: "internal/server/plants.go",

@@ -6,8 +6,7 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestAccept makes the first accepts of a server fail. The server keeps running, and
-// accepts the connection later.
+// TestAccept makes the first accepts of a server fail. The server keeps running, and accepts the connection later.
 func TestAccept(t *testing.T) {
 	prepare(t)
 	for _, errno := range []string{"ENOMEM", "ENOBUFS", "EPERM", "EMFILE"} {

@@ -11,8 +11,7 @@ import (
 	"plantstore/faults/rig"
 )
 
-// commandRows are the system calls of commands. Temporary files have random names,
-// so most calls fail for any file.
+// commandRows are the system calls of commands. Temporary files have random names, so most calls fail for any file.
 var commandRows = []row{
 	{"pwrite64", "EIO", fileAny},
 	{"pwrite64", "ENOSPC", fileAny},
@@ -111,8 +110,7 @@ func commandTests() []commandTest {
 	}
 }
 
-// TestCommand makes each system call fail in the commands that change or copy a
-// store.
+// TestCommand makes each system call fail in the commands that change or copy a store.
 func TestCommand(t *testing.T) {
 	prepare(t)
 	for _, c := range commandTests() {
@@ -259,8 +257,7 @@ func afterBackup(t *testing.T, p place, _ string, done bool) {
 	p.checkStore(t, p.target, nil, true)
 }
 
-// afterRestore checks a restored new store: it must be complete or must not exist,
-// and a repeated restore must succeed.
+// afterRestore checks a restored new store: it must be complete or must not exist, and a repeated restore must succeed.
 func afterRestore(t *testing.T, p place, _ string, done bool) {
 	t.Helper()
 	if _, err := os.Stat(p.target); err == nil {
@@ -277,8 +274,7 @@ func afterRestore(t *testing.T, p place, _ string, done bool) {
 	p.checkStore(t, p.target, nil, true)
 }
 
-// afterRestoreForce accepts the old and the restored store: both have the same
-// plants.
+// afterRestoreForce accepts the old and the restored store: both have the same plants.
 func afterRestoreForce(t *testing.T, p place, _ string, _ bool) {
 	t.Helper()
 	p.checkStore(t, p.db, nil, true)

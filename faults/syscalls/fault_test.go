@@ -1,13 +1,10 @@
-// Package syscalls makes each system call on the files of Plant Store fail, once
-// and permanently, and checks the messages of the program and the store. strace
-// injects the errors into the real program.
+// Package syscalls makes each system call on the files of Plant Store fail, once and permanently, and checks the
+// messages of the program and the store. strace injects the errors into the real program.
 //
-// A run has the name TEST/CALL/ERROR/FILE/STORE/K. K+ means that the K-th call and
-// all later calls fail. -run with that name repeats the run. STORE is the prepared
-// store of the run, see store_test.go, with the name of the load unless that is
-// the usual one. Only the long form has runs with the store "clean".
-// strace counts the calls of each thread separately, so the K-th call fails once
-// in each thread that reaches it.
+// A run has the name TEST/CALL/ERROR/FILE/STORE/K. K+ means that the K-th call and all later calls fail. -run with that
+// name repeats the run. STORE is the prepared store of the run, see store_test.go, with the name of the load unless
+// that is the usual one. Only the long form has runs with the store "clean". strace counts the calls of each thread
+// separately, so the K-th call fails once in each thread that reaches it.
 package syscalls
 
 import (
@@ -63,8 +60,7 @@ func (f fault) when() string {
 	return strconv.Itoa(f.k)
 }
 
-// strace returns the command line that runs a program with the fault. It writes
-// the traced calls to the file trace.
+// strace returns the command line that runs a program with the fault. It writes the traced calls to the file trace.
 func (f fault) strace(store, db, trace string) []string {
 	line := []string{
 		"strace", "-f", "--seccomp-bpf", "-qq", "-ttt", "-s", "0", "-o", trace,
@@ -137,8 +133,7 @@ func readTrace(t *testing.T, path string) (in injected) {
 // shortOnce and shortForever are the values of K in the short form.
 var shortOnce, shortForever = []int{1, 2, 3}, []int{1}
 
-// The limits of K in the long form: of rows whose calls never end, and of long
-// runs.
+// The limits of K in the long form: of rows whose calls never end, and of long runs.
 const (
 	kMax           = 300
 	kMaxCheckpoint = 8

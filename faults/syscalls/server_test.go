@@ -70,9 +70,8 @@ var serverRowsLong = []row{
 	{"flock", "EIO", "serve"},
 }
 
-// storesOf returns the stores of a row. A call with a file name cannot be limited
-// to a running server. The short form excludes the clean store, with which a
-// server makes the fewest calls.
+// storesOf returns the stores of a row. A call with a file name cannot be limited to a running server. The short form
+// excludes the clean store, with which a server makes the fewest calls.
 func storesOf(r row) (stores []string) {
 	if *long {
 		stores = append(stores, storeClean)
@@ -103,9 +102,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// checkpointLoads are loads that cause a checkpoint: plants on many pages, and many
-// commits to few pages. With the latter the last write of a checkpoint is among
-// the first K.
+// checkpointLoads are loads that cause a checkpoint: plants on many pages, and many commits to few pages. With the
+// latter the last write of a checkpoint is among the first K.
 func checkpointLoads() []load {
 	if *long {
 		return []load{largeLoad, manyLoad}
@@ -113,8 +111,7 @@ func checkpointLoads() []load {
 	return []load{largeLoad}
 }
 
-// TestCheckpoint is TestServer with enough load for a checkpoint of the running
-// server.
+// TestCheckpoint is TestServer with enough load for a checkpoint of the running server.
 func TestCheckpoint(t *testing.T) {
 	prepare(t)
 	for _, r := range []row{
@@ -143,8 +140,7 @@ type served struct {
 	ledger
 }
 
-// serve runs a server with a fault on a copy of a prepared store, and checks its
-// responses and the store.
+// serve runs a server with a fault on a copy of a prepared store, and checks its responses and the store.
 func serve(t *testing.T, f fault, program, store string, w load, flags ...string) *served {
 	t.Helper()
 	db := copyStore(t, store)
@@ -175,8 +171,7 @@ func serve(t *testing.T, f fault, program, store string, w load, flags ...string
 	if !run.ready && run.code == 0 {
 		t.Errorf("exit code 0 from a server that was never ready:\n%s", s.Log())
 	}
-	// After a failed open SQLite opens the file again for reading only, and
-	// reports the error of that call.
+	// After a failed open SQLite opens the file again for reading only, and reports the error of that call.
 	reported := f.calls != "open" || f.forever
 	if reported && !run.ready && f.errno == "EIO" && run.code != 74 {
 		t.Errorf("exit code %d from a server with a failed disk, want 74:\n%s", run.code, s.Log())
@@ -245,8 +240,7 @@ func isBroken(ctx context.Context, s *rig.Server) bool {
 	return err != nil || strings.Contains(string(body), "the store failed")
 }
 
-// checkRestart starts the server again without a fault, and compares the store with
-// the responses.
+// checkRestart starts the server again without a fault, and compares the store with the responses.
 func checkRestart(t *testing.T, db, store string, run *served) {
 	t.Helper()
 	started := time.Now()

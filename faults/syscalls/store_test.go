@@ -55,8 +55,7 @@ const (
 	storeClean = "clean" // after a shutdown
 	storeWAL   = "wal"   // after a kill: only the WAL has the last plants
 
-	// storeRunning is storeClean; calls on open files fail only after the
-	// server is ready.
+	// storeRunning is storeClean; calls on open files fail only after the server is ready.
 	storeRunning = "running"
 )
 
@@ -149,9 +148,8 @@ func armed(db string) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(db)), "failing", filepath.Base(db))
 }
 
-// arm renames the directory of a store to the path for which strace injects
-// errors. A running strace cannot be reconfigured, but it reads the path of the
-// descriptor at each call.
+// arm renames the directory of a store to the path for which strace injects errors. A running strace cannot be
+// reconfigured, but it reads the path of the descriptor at each call.
 func arm(t *testing.T, db string) {
 	t.Helper()
 	from, to := filepath.Dir(db), filepath.Dir(armed(db))
@@ -201,8 +199,7 @@ func verify(t *testing.T, args ...string) {
 	}
 }
 
-// checkEnd checks the messages of an ended program: no panic, and one line with
-// the reason if it failed.
+// checkEnd checks the messages of an ended program: no panic, and one line with the reason if it failed.
 func checkEnd(t *testing.T, stderr string, code int) {
 	t.Helper()
 	for _, bad := range []string{"panic:", "fatal error:", "goroutine ", "unexpected fault", "SIGSEGV", "SIGBUS"} {

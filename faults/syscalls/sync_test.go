@@ -48,8 +48,7 @@ var syncsFail = []fault{
 	{row{"fsync,fdatasync", "ENOSPC", "wal"}, 1, true},
 }
 
-// violations returns the acknowledgements of a run in which every sync of the WAL
-// failed.
+// violations returns the acknowledgements of a run in which every sync of the WAL failed.
 func violations(run *served) (violations []string) {
 	if !run.ready {
 		return []string{fmt.Sprintf("the server did not start; exit code %d", run.code)}
@@ -195,8 +194,7 @@ func weakened(t *testing.T, weak rig.Weakness, store string, f fault, w load) *s
 	return run
 }
 
-// TestUnready delays the end of a broken server by an incomplete request. Until then
-// the server must not be ready.
+// TestUnready delays the end of a broken server by an incomplete request. Until then the server must not be ready.
 func TestUnready(t *testing.T) {
 	prepare(t)
 	f := syncsFail[0]
@@ -229,8 +227,7 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// startRequest sends a request without the last byte of its body. finish sends that
-// byte and returns the status.
+// startRequest sends a request without the last byte of its body. finish sends that byte and returns the status.
 func startRequest(t *testing.T, s *rig.Server) (finish func() int) {
 	t.Helper()
 	host := strings.TrimPrefix(s.URL, "http://")

@@ -64,8 +64,7 @@ type Config struct {
 	roots *x509.CertPool // verify the TLS certificate of the directory; nil: the system's
 }
 
-// Source has the certificates of the configured domains. Its goroutine orders and renews them between Start and
-// Close.
+// Source has the certificates of the configured domains. Its goroutine orders and renews them between Start and Close.
 type Source struct {
 	config  Config
 	log     *slog.Logger
@@ -143,8 +142,7 @@ func (s *Source) Close() {
 var errNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
 
 // GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or of the first
-// domain if the client sends none, or the open challenge's. It never causes an order: a client can send any
-// name.
+// domain if the client sends none, or the open challenge's. It never causes an order: a client can send any name.
 func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	d := s.byName[name]

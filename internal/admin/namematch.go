@@ -10,9 +10,8 @@ import (
 	"golang.org/x/text/cases"
 )
 
-// matcher finds a part in names by full case folding (Unicode Standard, section 3.13,
-// definition D144). It does not normalize: a letter with a combining accent differs from
-// the composed letter. One goroutine at a time may use it.
+// matcher finds a part in names by full case folding (Unicode Standard, section 3.13, definition D144). It does not
+// normalize: a letter with a combining accent differs from the composed letter. One goroutine at a time may use it.
 type matcher struct {
 	part    []byte // folded
 	ascii   bool   // part is ASCII

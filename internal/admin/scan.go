@@ -44,8 +44,7 @@ func (s *Service) scan(ctx context.Context, from int64, visit func(*store.Scanne
 			if !yield(c, err) || err != nil {
 				return
 			}
-			// PostgreSQL sends every plant up to the limit, and Scan discards those beyond
-			// store.PlantsBytes.
+			// PostgreSQL sends every plant up to the limit, and Scan discards those beyond store.PlantsBytes.
 			rowsMax = max(1, min(scanRows, store.PlantsBytes*c.rows/max(1, bytes)))
 			if c.more && s.clientsWrite() {
 				pause(ctx, min(pauseMax, pauseFactor*time.Since(start)))

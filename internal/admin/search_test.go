@@ -88,8 +88,7 @@ func TestSearchPauses(t *testing.T) {
 	})
 }
 
-// pausing is an engine with 11 plants in 11 reads of a millisecond each, whose commits
-// wait for release.
+// pausing is an engine with 11 plants in 11 reads of a millisecond each, whose commits wait for release.
 type pausing struct {
 	storetest.Engine
 	inserting, release chan struct{}

@@ -215,8 +215,7 @@ func init() {
 
 func ok(body string) response { return response{200, "application/json", body + "\n"} }
 
-// get sends a GET request for a target below the API's path, and compares the response with
-// the API document.
+// get sends a GET request for a target below the API's path, and compares the response with the API document.
 func (h *harness) get(target string) response {
 	h.t.Helper()
 	res := h.open(http.MethodGet, target)
@@ -353,8 +352,7 @@ func (h *harness) fault(res *http.Response, body []byte) error {
 	}), acceptedOnlyValid(res.StatusCode, openapi3filter.ValidateRequest(h.t.Context(), in)))
 }
 
-// acceptedOnlyValid returns an error if the server accepted a request that the document
-// does not allow.
+// acceptedOnlyValid returns an error if the server accepted a request that the document does not allow.
 func acceptedOnlyValid(status int, fault error) error {
 	if status == http.StatusOK {
 		return fault

@@ -8,8 +8,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// A store keeps the hash of a secret. A request is authenticated by the secret in
-// its Authorization header.
+// A store keeps the hash of a secret. A request is authenticated by the secret in its Authorization header.
 func Example() {
 	secret := auth.Mint()
 	token := auth.Token{ID: 1, Name: "gardener", Hash: auth.HashOf(secret), Scopes: auth.ScopeCreate}

@@ -12,8 +12,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// bearerForm is the header of RFC 6750 section 2.1, with the scheme in any case and with
-// spaces at the end.
+// bearerForm is the header of RFC 6750 section 2.1, with the scheme in any case and with spaces at the end.
 var bearerForm = regexp.MustCompile(`^(?i:Bearer) +([A-Za-z0-9\-._~+/]+=*) *$`)
 
 func FuzzBearer(f *testing.F) {

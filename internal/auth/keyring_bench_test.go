@@ -8,8 +8,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// BenchmarkAuthenticate measures the check of a valid token among 1000, by one goroutine and
-// by all processors.
+// BenchmarkAuthenticate measures the check of a valid token among 1000, by one goroutine and by all processors.
 func BenchmarkAuthenticate(b *testing.B) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	secret := auth.Mint()

@@ -10,8 +10,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// known is a secret with a checksum of another program. It fixes the format, which scanners
-// for leaked secrets match.
+// known is a secret with a checksum of another program. It fixes the format, which scanners for leaked secrets match.
 const known = "pst_0000000000000000000000000000000000000000000" + "0O7J8C"
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -186,8 +186,7 @@ func installAxe(t *testing.T) string {
 	return string(source)
 }
 
-// installNPM copies a directory with a lock file, installs its packages, and returns the
-// copy; empty without npm.
+// installNPM copies a directory with a lock file, installs its packages, and returns the copy; empty without npm.
 func installNPM(t *testing.T, from string) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// gateIP is the address of gates only, so that no other program receives the port of a closed
-// gate from the kernel.
+// gateIP is the address of gates only, so that no other program receives the port of a closed gate from the kernel.
 const gateIP = "127.0.0.3"
 
 // gate is a way to the server of a harness that a test closes, as if the server were away, and

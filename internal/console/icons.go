@@ -2,8 +2,7 @@ package console
 
 import "html/template"
 
-// icon returns an icon of 20 by 20 units. It is decoration beside a text, so screen readers
-// omit it.
+// icon returns an icon of 20 by 20 units. It is decoration beside a text, so screen readers omit it.
 func icon(name string) template.HTML {
 	return `<svg class="icon" viewBox="0 0 20 20" aria-hidden="true">` + icons[name] + `</svg>`
 }

@@ -251,8 +251,7 @@ func TestNextPageAtIssuer(t *testing.T) {
 	}
 }
 
-// A person without a grant, one who is revoked, and a bad ID token start no session. The audit log
-// counts them.
+// A person without a grant, one who is revoked, and a bad ID token start no session. The audit log counts them.
 func TestRefusedAtIssuer(t *testing.T) {
 	t.Parallel()
 	h, i := startWithIssuer(t)
@@ -380,8 +379,7 @@ func TestSubjectRevocationEndsSession(t *testing.T) {
 	}
 }
 
-// Sessions of people end after 12 hours and when they sign out. A
-// person has at most 20.
+// Sessions of people end after 12 hours and when they sign out. A person has at most 20.
 func TestSessionsOfPeople(t *testing.T) {
 	t.Parallel()
 	h, _ := startWithIssuer(t)

@@ -96,8 +96,7 @@ func TestLighthouse(t *testing.T) {
 		}
 	}
 	results, pages = results[1:], pages[1:]
-	// Other work of the machine makes a page slower, but nothing makes it faster: the best of
-	// six counts.
+	// Other work of the machine makes a page slower, but nothing makes it faster: the best of six counts.
 	for range 5 {
 		faulty := []lighthousePage{}
 		for i, r := range results {

@@ -345,8 +345,7 @@ func (h *harness) awaitInvalid(secret string) {
 	}
 }
 
-// TestBackups makes a backup, verifies it, restores it into a scratch file, downloads and
-// deletes it.
+// TestBackups makes a backup, verifies it, restores it into a scratch file, downloads and deletes it.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	h := start(t, manyPlants(3)...)

@@ -100,9 +100,8 @@ func fillStore(t *testing.T, open func(prometheus.Registerer) (storetest.Engine,
 	t.Logf("stored %d plants in %s", n, time.Since(began).Round(time.Second))
 }
 
-// timePages logs a row for each page: the time of the first request, median and maximum of 20,
-// and the most processor time of one, in milliseconds. Other work of the machine changes all
-// but the last.
+// timePages logs a row for each page: the time of the first request, median and maximum of 20, and the most processor
+// time of one, in milliseconds. Other work of the machine changes all but the last.
 func timePages(t *testing.T, h *harness) {
 	t.Helper()
 	c := h.signIn(h.admin)

@@ -15,8 +15,7 @@ import (
 	"plantstore/internal/server/browsertest"
 )
 
-// startProvider installs oidc-provider from npm and starts it with a client of the console. It
-// returns the issuer.
+// startProvider installs oidc-provider from npm and starts it with a client of the console. It returns the issuer.
 func startProvider(t *testing.T, redirect string) (issuer string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {

@@ -7,9 +7,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// arrayReader reads one JSON array of plants, element by element. It finds the end
-// of an element by strings and the depth of brackets; plant.Decode checks whether the
-// element is valid JSON.
+// arrayReader reads one JSON array of plants, element by element. It finds the end of an element by strings and the
+// depth of brackets; plant.Decode checks whether the element is valid JSON.
 type arrayReader struct {
 	window
 
@@ -58,8 +57,7 @@ func (a *arrayReader) next(row *Row) error {
 	return nil
 }
 
-// close reads the closing bracket and checks that only white space follows it. Its
-// error is io.EOF then.
+// close reads the closing bracket and checks that only white space follows it. Its error is io.EOF then.
 func (a *arrayReader) close() error {
 	a.discard(1)
 	if c, ok := a.peek(); ok {
@@ -68,8 +66,7 @@ func (a *arrayReader) close() error {
 	return a.failure(a.line)
 }
 
-// peek skips white space and returns the byte after it, or false at the end of
-// the input.
+// peek skips white space and returns the byte after it, or false at the end of the input.
 func (a *arrayReader) peek() (byte, bool) {
 	for {
 		rest := bytes.TrimLeft(a.unread(), " \t\r\n")
@@ -88,8 +85,7 @@ func (a *arrayReader) fail(format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", a.line, fmt.Sprintf(format, args...))
 }
 
-// ended is fail at the end of the input. The error of a failed read takes
-// precedence.
+// ended is fail at the end of the input. The error of a failed read takes precedence.
 func (a *arrayReader) ended(format string, args ...any) error {
 	if err := a.failure(a.line); !isEnd(err) {
 		return err
@@ -104,8 +100,7 @@ type elementScan struct {
 	backslash bool // the last byte of the string was a backslash, which escapes the next byte
 }
 
-// scan is a scan for window.row. The byte after the element is a comma or a closing
-// bracket.
+// scan is a scan for window.row. The byte after the element is a comma or a closing bracket.
 func (s *elementScan) scan(data []byte) (n int, done bool) {
 	now := *s // in registers, because the loop sees every byte of the file
 	for i, c := range data {

@@ -11,13 +11,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdWindowMax bounds the memory that a zstd file can claim. Level 21 of the
-// zstd program needs as much.
+// zstdWindowMax bounds the memory that a zstd file can claim. Level 21 of the zstd program needs as much.
 const zstdWindowMax = 64 << 20
 
-// Decompress returns a reader of the decompressed content of r if r begins like
-// a gzip or zstd file, else of r itself. Its memory is bounded for content of
-// any size. Its Read returns an error for truncated or damaged data.
+// Decompress returns a reader of the decompressed content of r if r begins like a gzip or zstd file, else of r itself.
+// Its memory is bounded for content of any size. Its Read returns an error for truncated or damaged data.
 //
 // The caller must close the reader; that does not close r.
 func Decompress(r io.Reader) (io.ReadCloser, error) {
@@ -68,8 +66,7 @@ func (d decompressed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close releases the decompressor. It returns no error: Read has reported any
-// fault of the data.
+// Close releases the decompressor. It returns no error: Read has reported any fault of the data.
 func (d decompressed) Close() error {
 	_ = d.ReadCloser.Close()
 	return nil
@@ -82,8 +79,7 @@ func decompressError(c Compression, err error) error {
 	return fmt.Errorf("decompress %s: %w", c, err)
 }
 
-// compressor returns a writer that compresses to w. Its Close ends the
-// compressed data and does not close w.
+// compressor returns a writer that compresses to w. Its Close ends the compressed data and does not close w.
 func compressor(w io.Writer, c Compression) (io.WriteCloser, error) {
 	switch c {
 	case Gzip:

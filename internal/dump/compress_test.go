@@ -60,8 +60,7 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
-// A file that is truncated at any byte is an error. A file of fewer than four
-// bytes does not count as compressed.
+// A file that is truncated at any byte is an error. A file of fewer than four bytes does not count as compressed.
 func TestDecompressTruncated(t *testing.T) {
 	t.Parallel()
 	plants := benchPlants(50)
@@ -108,9 +107,8 @@ func flipped(file []byte, i int) []byte {
 	return file
 }
 
-// White space compresses more than a thousandfold; its decompression needs bounded
-// memory. The test measures the heap of the whole program, so it does not run in
-// parallel with others.
+// White space compresses more than a thousandfold; its decompression needs bounded memory. The test measures the heap
+// of the whole program, so it does not run in parallel with others.
 func TestDecompressBomb(t *testing.T) {
 	const size, heapMax = 12 << 20, 4 << 20
 	for _, compression := range compressions[1:] {
@@ -152,8 +150,7 @@ func compress(t *testing.T, c dump.Compression, r io.Reader) []byte {
 	return out.Bytes()
 }
 
-// Decompress refuses a zstd file with a window of 128 MiB before it allocates the
-// window.
+// Decompress refuses a zstd file with a window of 128 MiB before it allocates the window.
 func TestDecompressWindow(t *testing.T) {
 	t.Parallel()
 	file := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0x00, 0x00} // RFC 8878 section 3.1.1.1.2: 2^(10+17) bytes

@@ -8,8 +8,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// columnsMax is the largest number of columns in a header. It bounds the memory
-// for a row that consists of commas.
+// columnsMax is the largest number of columns in a header. It bounds the memory for a row that consists of commas.
 const columnsMax = 1024
 
 // csvReader reads CSV as in RFC 4180. It does not use encoding/csv, which turns

@@ -16,8 +16,7 @@ const (
 	headerWants = "; a CSV file begins with a header with the columns id, name and optionally tag, separated by commas"
 )
 
-// checkRead reads a file, at once and byte by byte, and compares the rows and the
-// failure with the wanted ones.
+// checkRead reads a file, at once and byte by byte, and compares the rows and the failure with the wanted ones.
 func checkRead(t *testing.T, file string, f dump.Format, want []row, wantFailure string) {
 	t.Helper()
 	rows, failure := read(strings.NewReader(file), f)

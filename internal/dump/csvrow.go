@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// setPlant sets the plant of a row that has been scanned. It returns an error with
-// all faults of the row.
+// setPlant sets the plant of a row that has been scanned. It returns an error with all faults of the row.
 func (r *csvReader) setPlant(row *Row) error {
 	if len(r.scan.cells) != r.columns.count {
 		return r.countFault()
@@ -49,9 +48,8 @@ func text(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) s
 	return text
 }
 
-// id returns the id in a cell, or adds the fault of the cell. It accepts only
-// decimal digits with an optional minus sign, because a spreadsheet that writes
-// 9.22E+18 has rounded the id.
+// id returns the id in a cell, or adds the fault of the cell. It accepts only decimal digits with an optional minus
+// sign, because a spreadsheet that writes 9.22E+18 has rounded the id.
 func id(faults *plant.Faults, cell []byte) int64 {
 	const (
 		integer = "id must be a 64-bit integer in decimal digits; got "

@@ -13,12 +13,10 @@ const (
 	faultOpen   = "has an opening quote without a closing quote"
 )
 
-// csvScan scans one row, with quotes as in RFC 4180. It can stop after any byte
-// and continue with more data.
+// csvScan scans one row, with quotes as in RFC 4180. It can stop after any byte and continue with more data.
 //
-// A row ends at the first line end outside quotes. After a fault, quotes have
-// no meaning: the row ends at the next line end, so a bad row does not extend
-// into the next one.
+// A row ends at the first line end outside quotes. After a fault, quotes have no meaning: the row ends at the next line
+// end, so a bad row does not extend into the next one.
 type csvScan struct {
 	state   scanState
 	scanned int // bytes of the row
@@ -77,8 +75,7 @@ func (s *csvScan) scan(data []byte) (n int, done bool) {
 	return n, false
 }
 
-// outside returns the state after a byte outside quotes that is not LF. Inside an
-// unquoted cell it is not plain.
+// outside returns the state after a byte outside quotes that is not LF. Inside an unquoted cell it is not plain.
 func (s *csvScan) outside(c byte, at int) scanState {
 	switch {
 	case s.state == inFault:
@@ -106,8 +103,7 @@ func (s *csvScan) outside(c byte, at int) scanState {
 // isPlain reports whether a byte has no meaning in CSV. Most are greater than ','.
 func isPlain(c byte) bool { return c > ',' || c != ',' && c != '"' && c != '\r' && c != '\n' }
 
-// endCell appends the cell that ends before a byte, unless a CR or a fault has
-// ended it already.
+// endCell appends the cell that ends before a byte, unless a CR or a fault has ended it already.
 func (s *csvScan) endCell(at int) {
 	if s.state != afterReturn && s.state != inFault && len(s.cells) <= columnsMax {
 		s.cells = append(s.cells, span{s.start, at})

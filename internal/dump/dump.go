@@ -1,11 +1,9 @@
-// Package dump reads and writes files of plants: CSV, JSON Lines and JSON,
-// plain or compressed. Read returns the rows as an iterator, in bounded memory
-// for a file of any size. An invalid row is returned with its line and the
-// reason, so one bad row does not hide the others.
+// Package dump reads and writes files of plants: CSV, JSON Lines and JSON, plain or compressed. Read returns the rows
+// as an iterator, in bounded memory for a file of any size. An invalid row is returned with its line and the reason, so
+// one bad row does not hide the others.
 //
-// JSON Lines and JSON keep every plant exactly. CSV keeps every name and every
-// tag that is not empty; an empty tag and no tag are the same empty cell, which
-// is read as no tag.
+// JSON Lines and JSON keep every plant exactly. CSV keeps every name and every tag that is not empty; an empty tag and
+// no tag are the same empty cell, which is read as no tag.
 package dump
 
 import (
@@ -29,8 +27,7 @@ const (
 	JSON  Format = "json"  // one JSON array of objects
 )
 
-// ParseFormat returns the format with the given name; ndjson is another name
-// for jsonl.
+// ParseFormat returns the format with the given name; ndjson is another name for jsonl.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
 	case CSV, JSONL, JSON:
@@ -51,10 +48,9 @@ const (
 	Zstd Compression = "zstd"
 )
 
-// DetectPath returns the format and the compression that a file name ends
-// with: .csv, .jsonl, .ndjson or .json, then optionally .gz or .zst. Case does
-// not matter. It returns false if the name ends with no format; the compression
-// is valid in either case.
+// DetectPath returns the format and the compression that a file name ends with: .csv, .jsonl, .ndjson or .json, then
+// optionally .gz or .zst. Case does not matter. It returns false if the name ends with no format; the compression is
+// valid in either case.
 func DetectPath(path string) (Format, Compression, bool) {
 	name := strings.ToLower(filepath.Base(path))
 	compression := None
@@ -69,9 +65,8 @@ func DetectPath(path string) (Format, Compression, bool) {
 
 // The limits of Read.
 //
-// The largest plant is the one in the largest body. AppendJSON writes texts in
-// the shortest form, but an id in full, and a body can have the id as 9e18. CSV
-// can hold a larger plant; Read refuses it, because its JSON export could not
+// The largest plant is the one in the largest body. AppendJSON writes texts in the shortest form, but an id in full,
+// and a body can have the id as 9e18. CSV can hold a larger plant; Read refuses it, because its JSON export could not
 // be imported.
 //
 // A row may be twice as long as the plant: CSV adds an apostrophe to at most
@@ -106,9 +101,8 @@ type Row struct {
 // Read returns the rows of r, which must have the format f and must not be
 // compressed. It skips blank lines, and a byte order mark at the start.
 //
-// If the input ends early, the last pair is an error without a row: the reader
-// failed, the header of a CSV file is invalid, or a JSON array is invalid. Read
-// does not yield a row that the failure truncated.
+// If the input ends early, the last pair is an error without a row: the reader failed, the header of a CSV file is
+// invalid, or a JSON array is invalid. Read does not yield a row that the failure truncated.
 //
 // Read keeps one row in memory, and 64 KiB or up to three times the longest row
 // in its buffer: about 100 MiB for the longest allowed row.

@@ -5,15 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// A spreadsheet evaluates a cell that begins with one of a few characters as a
-// formula, and a client chooses the names of its plants. As OWASP recommends in
-// "CSV Injection" (https://owasp.org/www-community/attacks/CSV_Injection), the
-// Writer puts an apostrophe before such a name or tag: it marks text in a
-// spreadsheet.
+// A spreadsheet evaluates a cell that begins with one of a few characters as a formula, and a client chooses the names
+// of its plants. As OWASP recommends in "CSV Injection" (https://owasp.org/www-community/attacks/CSV_Injection), the
+// Writer puts an apostrophe before such a name or tag: it marks text in a spreadsheet.
 //
-// A spreadsheet that separates cells by semicolons or TABs splits a row there.
-// A part of a name then becomes a cell of its own, even inside quotes and after
-// line ends, so the Writer guards such a part like a name. Quotes before the
+// A spreadsheet that separates cells by semicolons or TABs splits a row there. A part of a name then becomes a cell of
+// its own, even inside quotes and after line ends, so the Writer guards such a part like a name. Quotes before the
 // formula do not protect it: CSV doubles them, and two quotes are an empty text.
 //
 // A text that has apostrophes at such a place gets one more, and Read removes
@@ -65,18 +62,15 @@ func unguard(cell string) string {
 
 func isSplitter(c byte) bool { return strings.IndexByte(splitters, c) >= 0 }
 
-// hidesFormula reports whether the text begins like a formula after apostrophes
-// and quotes.
+// hidesFormula reports whether the text begins like a formula after apostrophes and quotes.
 func hidesFormula(text string) bool { return beginsSign(strings.TrimLeft(text, `'"`)) }
 
-// beginsFormula reports whether the text begins like a formula, or with TAB, CR
-// or LF, which a spreadsheet may skip.
+// beginsFormula reports whether the text begins like a formula, or with TAB, CR or LF, which a spreadsheet may skip.
 func beginsFormula(text string) bool {
 	return text != "" && strings.IndexByte("\t\r\n", text[0]) >= 0 || beginsSign(text)
 }
 
-// beginsSign reports whether the text begins with = + - @ or with the full-width
-// form of one.
+// beginsSign reports whether the text begins with = + - @ or with the full-width form of one.
 func beginsSign(text string) bool {
 	sign, _ := utf8.DecodeRuneInString(text)
 	switch sign {

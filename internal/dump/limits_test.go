@@ -68,14 +68,12 @@ func TestRowLimit(t *testing.T) {
 	}
 }
 
-// endless is a reader of head and a single row of size bytes. It never has the
-// whole row in memory.
+// endless is a reader of head and a single row of size bytes. It never has the whole row in memory.
 func endless(head, chunk string, size int64) io.Reader {
 	return io.MultiReader(strings.NewReader(head), io.LimitReader(repeat(strings.Repeat(chunk, 1024)), size))
 }
 
-// repeat is an endless reader of the same text. Each read begins with the
-// beginning of the text.
+// repeat is an endless reader of the same text. Each read begins with the beginning of the text.
 type repeat string
 
 func (r repeat) Read(p []byte) (int, error) {
@@ -86,8 +84,7 @@ func (r repeat) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// The test measures the heap of the whole program, so it does not run in
-// parallel with others.
+// The test measures the heap of the whole program, so it does not run in parallel with others.
 func TestBoundedMemory(t *testing.T) {
 	const heapMax = 1 << 20
 	const large, small = 25 << 20, 3 << 19 // small where Read tests each byte, which is slow under the race detector
@@ -125,8 +122,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 }
 
-// Read yields the error of a reader last, and not the row that the error
-// truncated.
+// Read yields the error of a reader last, and not the row that the error truncated.
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is gone")

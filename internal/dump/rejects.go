@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Rejects writes rows of a file, unchanged, to a file of the same format: the
-// rows that were not stored, so that the user can correct and import them. All
-// rows must come from one Read. Without rows the file stays empty.
+// Rejects writes rows of a file, unchanged, to a file of the same format: the rows that were not stored, so that the
+// user can correct and import them. All rows must come from one Read. Without rows the file stays empty.
 //
 // A Rejects is not safe for concurrent use. The zero value is not usable.
 type Rejects struct {
@@ -18,8 +17,7 @@ type Rejects struct {
 	rows   int64
 }
 
-// NewRejects returns a Rejects that writes to w. It writes nothing before the
-// first row.
+// NewRejects returns a Rejects that writes to w. It writes nothing before the first row.
 func NewRejects(w io.Writer, f Format) *Rejects { return &Rejects{w: bufio.NewWriter(w), format: f} }
 
 // Write writes row.Raw. It skips a row without one, which Read found too long.
@@ -51,8 +49,7 @@ func (r *Rejects) Write(row Row) error {
 	return err
 }
 
-// Close writes the buffered rows and ends a JSON array. It does not close the
-// writer of NewRejects.
+// Close writes the buffered rows and ends a JSON array. It does not close the writer of NewRejects.
 func (r *Rejects) Close() error {
 	if r.format == JSON && r.rows > 0 {
 		_, _ = r.w.WriteString(arrayEnd(r.rows))
@@ -60,9 +57,8 @@ func (r *Rejects) Close() error {
 	return r.w.Flush()
 }
 
-// Report writes a CSV file with the line, the reason and the text of rows, for a
-// person with a spreadsheet. It writes apostrophes before formulas, as Writer does.
-// Bytes that are not UTF-8 become U+FFFD.
+// Report writes a CSV file with the line, the reason and the text of rows, for a person with a spreadsheet. It writes
+// apostrophes before formulas, as Writer does. Bytes that are not UTF-8 become U+FFFD.
 //
 // A Report is not safe for concurrent use. The zero value is not usable.
 type Report struct {
@@ -76,8 +72,7 @@ func NewReport(w io.Writer) *Report {
 	return r
 }
 
-// Write writes a row that begins at a line. After an error every call returns that
-// error.
+// Write writes a row that begins at a line. After an error every call returns that error.
 func (r *Report) Write(line int64, reason string, raw []byte) error {
 	text := strconv.AppendInt(r.w.AvailableBuffer(), line, 10)
 	text = appendCell(append(text, ','), reason)

@@ -16,8 +16,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// texts are difficult in one format or another. Generated names have them more
-// often than by chance.
+// texts are difficult in one format or another. Generated names have them more often than by chance.
 var texts = []string{
 	"", " ", "a", "é", "Rosa", "'", "''", "=", "+1", "-", "@", "\t", "\r", "\n", "\r\n", "＝", "＋", "－", "＠",
 	"\"", ",", ";", "\\", "\\u0000", "\uFEFF", "\uFFFD", "\u2028", "😀", "\x01", "\x7f", "[", "]", "{", "}", ":", "]}",

@@ -26,8 +26,7 @@ func newWindow(r io.Reader, rowMax int) window {
 	return w
 }
 
-// unread returns the bytes that are not discarded. They are valid until the next
-// fill, even if it fails.
+// unread returns the bytes that are not discarded. They are valid until the next fill, even if it fails.
 func (w *window) unread() []byte { return w.buf[w.start:w.end] }
 
 func (w *window) discard(n int) {
@@ -35,8 +34,7 @@ func (w *window) discard(n int) {
 	w.start += n
 }
 
-// fill reads at least one more byte. It returns false if it cannot; err is the
-// reason.
+// fill reads at least one more byte. It returns false if it cannot; err is the reason.
 func (w *window) fill() bool {
 	if w.err != nil {
 		return false
@@ -62,10 +60,9 @@ func (w *window) skipByteOrderMark() {
 	}
 }
 
-// row reads a row with its line end, if it has one, and sets its Line, Raw and Err.
-// scan continues the row with more bytes: it returns the number of bytes that
-// belong to the row, and whether the row ends after them. row returns false if the
-// input ends first.
+// row reads a row with its line end, if it has one, and sets its Line, Raw and Err. scan continues the row with more
+// bytes: it returns the number of bytes that belong to the row, and whether the row ends after them. row returns false
+// if the input ends first.
 func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done bool) {
 	row.Line, row.Err = w.line, nil // not the whole row, which costs write barriers
 	size, tooLong := 0, false
@@ -86,8 +83,7 @@ func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done 
 	return done
 }
 
-// trimLineEnd returns the row without its LF, CRLF or, at the end of the input,
-// CR.
+// trimLineEnd returns the row without its LF, CRLF or, at the end of the input, CR.
 func trimLineEnd(row []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(row, []byte{'\n'}), []byte{'\r'})
 }
@@ -97,8 +93,7 @@ func isEnd(err error) bool {
 	return err == io.EOF //nolint:errorlint // a reader ends with io.EOF itself; an error that wraps it is a failure
 }
 
-// failure returns the error that ended the input at the given line: io.EOF at the
-// end of the input.
+// failure returns the error that ended the input at the given line: io.EOF at the end of the input.
 func (w *window) failure(line int64) error {
 	if isEnd(w.err) {
 		return io.EOF

@@ -13,8 +13,7 @@ import (
 // Writer writes a file of plants that Read can read. The file is complete after
 // Close. A Writer is not safe for concurrent use.
 //
-// A Writer does not limit the size of a plant. Read refuses a plant that could
-// not be in a body of plant.BodyBytesMax.
+// A Writer does not limit the size of a plant. Read refuses a plant that could not be in a body of plant.BodyBytesMax.
 type Writer struct {
 	out       io.WriteCloser // the compressor
 	buffer    *bufio.Writer  // to out
@@ -23,8 +22,7 @@ type Writer struct {
 	emptyTags int64
 }
 
-// NewWriter returns a Writer that writes to w when its buffer is full, and at
-// Close.
+// NewWriter returns a Writer that writes to w when its buffer is full, and at Close.
 func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
 	out, err := compressor(w, c)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// readBytes is the size of the read buffer that all runs share, with at least
-// readBytesMin for each.
+// readBytes is the size of the read buffer that all runs share, with at least readBytesMin for each.
 const (
 	readBytes    = 4 << 20
 	readBytesMin = 16 << 10

@@ -1,6 +1,5 @@
-// Package limit counts the use of each client: failed credentials, requests and concurrent requests. It also limits
-// log lines. Its memory is
-// bounded, and its times are monotonic, so the clock of the machine does not matter.
+// Package limit counts the use of each client: failed credentials, requests and concurrent requests. It also limits log
+// lines. Its memory is bounded, and its times are monotonic, so the clock of the machine does not matter.
 package limit
 
 import (

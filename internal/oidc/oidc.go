@@ -62,8 +62,7 @@ type Verifier struct {
 	goroutines sync.WaitGroup // Add needs mu and a ctx that has not ended
 }
 
-// New returns a Verifier that fetches the keys in the background: the issuer may be
-// unreachable. The caller closes it.
+// New returns a Verifier that fetches the keys in the background: the issuer may be unreachable. The caller closes it.
 func New(c Config) *Verifier { return newVerifier(c, nil) }
 
 func newVerifier(c Config, transport http.RoundTripper) *Verifier {
@@ -154,8 +153,7 @@ func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*ke
 	}
 }
 
-// hashOf returns the SHA-256 of a token. The buffer is on the stack, because most requests
-// need nothing but the hash.
+// hashOf returns the SHA-256 of a token. The buffer is on the stack, because most requests need nothing but the hash.
 func hashOf(token string) auth.Hash {
 	var buffer [2 << 10]byte
 	return sha256.Sum256(append(buffer[:0], token...))

@@ -64,8 +64,7 @@ func start(t *testing.T, i *oidctest.Issuer) *oidc.Verifier {
 	return v
 }
 
-// reasonOf returns the reason of an *auth.Invalid without its prefix, else the text of the
-// error.
+// reasonOf returns the reason of an *auth.Invalid without its prefix, else the text of the error.
 func reasonOf(err error) string {
 	var invalid *auth.Invalid
 	switch {

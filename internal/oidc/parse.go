@@ -51,8 +51,7 @@ func parse(token string, bytesMax int) (t parsed, err error) {
 	return t, nil
 }
 
-// IDs returns the claims iss and jti of a JWT whose signature is not verified. The error has no
-// part of the JWT.
+// IDs returns the claims iss and jti of a JWT whose signature is not verified. The error has no part of the JWT.
 func IDs(token string) (issuer, jti string, err error) {
 	t, err := parse(token, tokenBytesMax)
 	if err != nil {

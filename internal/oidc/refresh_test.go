@@ -45,8 +45,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestRotationWithoutWait shows that a request that does not wait causes a fetch of an unknown key,
-// too.
+// TestRotationWithoutWait shows that a request that does not wait causes a fetch of an unknown key, too.
 func TestRotationWithoutWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,8 +159,7 @@ func TestUnknownKeysAtOnce(t *testing.T) {
 	})
 }
 
-// TestStartWithoutIssuer shows that a verifier starts without its issuer and fetches the keys
-// when it is reachable.
+// TestStartWithoutIssuer shows that a verifier starts without its issuer and fetches the keys when it is reachable.
 func TestStartWithoutIssuer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

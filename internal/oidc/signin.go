@@ -23,8 +23,7 @@ type ClientConfig struct {
 	// Scopes are requested from the issuer. They include openid.
 	Scopes []string
 
-	// Claim is the claim of the ID token whose values grant scopes: a string, or an array of
-	// strings.
+	// Claim is the claim of the ID token whose values grant scopes: a string, or an array of strings.
 	Claim string
 	// Grants are the scopes that a value of Claim grants.
 	Grants map[string]auth.Scopes
@@ -37,9 +36,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return "the issuer refused the sign-in: " + r.Code }
 
-// Client signs people in at the issuer of a Verifier: the authorization code flow of OpenID
-// Connect Core 1.0 section 3.1, with PKCE (RFC 7636) and the rules of RFC 9700. It is safe for
-// concurrent use.
+// Client signs people in at the issuer of a Verifier: the authorization code flow of OpenID Connect Core 1.0 section
+// 3.1, with PKCE (RFC 7636) and the rules of RFC 9700. It is safe for concurrent use.
 type Client struct {
 	config   ClientConfig
 	verifier *Verifier

@@ -304,8 +304,7 @@ func answerMetadata(i *oidctest.Issuer, text string) {
 	})
 }
 
-// The client sends its secret in the way that the issuer supports, and proves itself by PKCE alone
-// without a secret.
+// The client sends its secret in the way that the issuer supports, and proves itself by PKCE alone without a secret.
 func TestClientAuthentication(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

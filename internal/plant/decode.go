@@ -10,20 +10,16 @@ import (
 // nestingMax is the maximum depth of the arrays and objects of a body.
 const nestingMax = 64
 
-// Decode parses one plant from JSON. The data must be one RFC 8259 value in
-// UTF-8: an object with the members id and name, and optionally tag. Decode
-// ignores other members.
+// Decode parses one plant from JSON. The data must be one RFC 8259 value in UTF-8: an object with the members id and
+// name, and optionally tag. Decode ignores other members.
 //
-// An id is any JSON number whose exact value is an int64. 1.0 and 1e3 are
-// integers, as in JSON Schema draft 2020-12 (section 4.2.3 of the core, section
-// 6.1.1 of the validation). Decode never converts an id to a float.
+// An id is any JSON number whose exact value is an int64. 1.0 and 1e3 are integers, as in JSON Schema draft 2020-12
+// (section 4.2.3 of the core, section 6.1.1 of the validation). Decode never converts an id to a float.
 //
-// Decode also refuses a member name that an object repeats (RFC 8259 section 4
-// leaves it open), an unpaired surrogate (section 8.2), a value that nests
-// deeper than 64, and U+0000 in name or tag.
+// Decode also refuses a member name that an object repeats (RFC 8259 section 4 leaves it open), an unpaired surrogate
+// (section 8.2), a value that nests deeper than 64, and U+0000 in name or tag.
 //
-// The error is an *Error with every fault of the data. The plant keeps no
-// reference to data.
+// The error is an *Error with every fault of the data. The plant keeps no reference to data.
 func Decode(data []byte) (NewPlant, error) {
 	d := decoder{data: data}
 	if !utf8.Valid(data) {
@@ -37,8 +33,7 @@ func Decode(data []byte) (NewPlant, error) {
 	return d.plant, nil
 }
 
-// invalidAt returns the offset of the first byte that is not part of valid
-// UTF-8, or the length of the data.
+// invalidAt returns the offset of the first byte that is not part of valid UTF-8, or the length of the data.
 func invalidAt(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
@@ -148,8 +143,7 @@ func (d *decoder) stringMember(member string, wrongType, hasNUL Code, out *strin
 	return true
 }
 
-// wrongType skips the value of a member of the wrong type. The message of the
-// fault is the rule and the value.
+// wrongType skips the value of a member of the wrong type. The message of the fault is the rule and the value.
 func (d *decoder) wrongType(member string, code Code, rule string) bool {
 	start := d.pos
 	if !d.skip(member) {
@@ -166,9 +160,8 @@ func (d *decoder) checkSurrogates(t text, where string) {
 	}
 }
 
-// valueText returns a JSON value for a message. It copies null, booleans and
-// numbers; of strings only those that look like a number, because any other
-// text may be confidential.
+// valueText returns a JSON value for a message. It copies null, booleans and numbers; of strings only those that look
+// like a number, because any other text may be confidential.
 func valueText(value []byte) string {
 	const bytesMax = 40
 	switch value[0] {
@@ -188,8 +181,7 @@ func valueText(value []byte) string {
 	return string(value)
 }
 
-// Quote returns text from a client for a message: quoted, and cut after 40
-// bytes.
+// Quote returns text from a client for a message: quoted, and cut after 40 bytes.
 func Quote(b []byte) string {
 	const bytesMax = 40
 	if len(b) <= bytesMax {

@@ -1,9 +1,8 @@
 package plant
 
-// Differences compares a plant with the stored plant of the same id. It returns
-// nil if their content is the same, otherwise an *Error with every member that
-// differs. The error does not contain the stored values, because a client that
-// may create plants may not read them.
+// Differences compares a plant with the stored plant of the same id. It returns nil if their content is the same,
+// otherwise an *Error with every member that differs. The error does not contain the stored values, because a client
+// that may create plants may not read them.
 func Differences(sent, stored Plant) error {
 	if sent == stored {
 		return nil

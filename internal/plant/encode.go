@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// AppendJSON appends the plant to dst as the JSON object of a response: name, and
-// tag if the plant has one.
+// AppendJSON appends the plant to dst as the JSON object of a response: name, and tag if the plant has one.
 func (p Plant) AppendJSON(dst []byte) []byte {
 	return p.appendMembers(append(dst, '{'))
 }
@@ -31,9 +30,8 @@ func (p Plant) appendMembers(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSON appends the record to dst as a JSON object: the members of the plant,
-// created_at in RFC 3339, and created_by unless an import created the plant. A damaged
-// record has the members id and damaged.
+// AppendJSON appends the record to dst as a JSON object: the members of the plant, created_at in RFC 3339, and
+// created_by unless an import created the plant. A damaged record has the members id and damaged.
 func (r Record) AppendJSON(dst []byte) []byte {
 	if r.Damaged {
 		return append(strconv.AppendInt(append(dst, `{"id":`...), r.ID, 10), `,"damaged":true}`...)
@@ -72,16 +70,14 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// The characters that a backslash and a letter stand for, and these letters (RFC
-// 8259 section 7).
+// The characters that a backslash and a letter stand for, and these letters (RFC 8259 section 7).
 const (
 	escapedBytes  = "\"\\/\b\f\n\r\t"
 	escapeLetters = `"\/bfnrt`
 )
 
-// AppendString appends text, which must be UTF-8, to dst as a JSON string. It
-// escapes only the characters that RFC 8259 section 7 requires, each in its
-// shortest form. So no text is longer than in the body that it came from.
+// AppendString appends text, which must be UTF-8, to dst as a JSON string. It escapes only the characters that RFC 8259
+// section 7 requires, each in its shortest form. So no text is longer than in the body that it came from.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -38,18 +38,16 @@ type Faults struct {
 // faultsMax limits the message for a body with many faults.
 const faultsMax = 16
 
-// Add adds a fault. The text names the member, the rule and the value or the
-// remedy, as in "id must be a 64-bit integer; got 1.5". Its first semicolon must
-// not be part of a value, because Err may replace it.
+// Add adds a fault. The text names the member, the rule and the value or the remedy, as in "id must be a 64-bit
+// integer; got 1.5". Its first semicolon must not be part of a value, because Err may replace it.
 func (f *Faults) Add(code Code, text string) {
 	if len(f.list) < faultsMax {
 		f.list = append(f.list, Error{Code: code, Message: text})
 	}
 }
 
-// Err returns nil if there is no fault. Otherwise it returns an *Error with the
-// lowest code and the texts of all faults, in ascending order of their codes.
-// Semicolons separate several faults; a comma replaces the one within each.
+// Err returns nil if there is no fault. Otherwise it returns an *Error with the lowest code and the texts of all
+// faults, in ascending order of their codes. Semicolons separate several faults; a comma replaces the one within each.
 func (f *Faults) Err() error {
 	if len(f.list) == 0 {
 		return nil

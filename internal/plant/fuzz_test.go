@@ -73,8 +73,7 @@ func checkEncodingJSON(t *testing.T, body []byte, got plant.NewPlant) {
 	}
 }
 
-// exactInteger returns the value of a JSON number if it is an int64. It computes
-// with integers of any size.
+// exactInteger returns the value of a JSON number if it is an int64. It computes with integers of any size.
 func exactInteger(number string) (int64, bool) {
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(number), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")

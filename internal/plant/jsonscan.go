@@ -9,20 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the grammar of RFC 8259, as methods of decoder. decode.go reads
-// the members of a plant.
+// This file is the grammar of RFC 8259, as methods of decoder. decode.go reads the members of a plant.
 
-// text is a string of the body. Its bytes are valid until the decoder parses the
-// next string.
+// text is a string of the body. Its bytes are valid until the decoder parses the next string.
 type text struct {
 	bytes   []byte
 	lone    bool // has an unpaired surrogate, which is U+FFFD in bytes
 	escaped bool // bytes refers to decoder.unescaped, not to the body
 }
 
-// object parses an object. It calls value with the name of each member; value
-// parses the member's value. The name is valid until value parses a string, and
-// empty if the object repeats it.
+// object parses an object. It calls value with the name of each member; value parses the member's value. The name is
+// valid until value parses a string, and empty if the object repeats it.
 func (d *decoder) object(value func(name []byte) bool) bool {
 	var names nameSet
 	return d.elements('}', func() bool {
@@ -47,8 +44,7 @@ func (d *decoder) object(value func(name []byte) bool) bool {
 	})
 }
 
-// elements parses the elements of an object or an array, with its brackets. element
-// parses one.
+// elements parses the elements of an object or an array, with its brackets. element parses one.
 func (d *decoder) elements(closing byte, element func() bool) bool {
 	if d.depth == nestingMax {
 		const rule = "arrays and objects must nest at most %d deep; got %d at byte %d"

@@ -2,9 +2,8 @@ package plant
 
 import "bytes"
 
-// nameSet is the set of the member names of one object. It compares the first
-// eight names one by one, so that a plant needs no map, and hashes the others, so
-// that the time for a large object is not quadratic.
+// nameSet is the set of the member names of one object. It compares the first eight names one by one, so that a plant
+// needs no map, and hashes the others, so that the time for a large object is not quadratic.
 type nameSet struct {
 	few  [8][]byte
 	n    int

@@ -1,10 +1,8 @@
-// Package plant defines plants, their JSON form, and the catalogue of the errors
-// that clients receive.
+// Package plant defines plants, their JSON form, and the catalogue of the errors that clients receive.
 //
-// The specification has two shapes: NewPlant, which a client sends, and Plant,
-// which is the response (NewPlant without its id). This package adds the rules
-// that the specification leaves open: an absent tag differs from an empty tag,
-// and an id is exact over all values of int64.
+// The specification has two shapes: NewPlant, which a client sends, and Plant, which is the response (NewPlant without
+// its id). This package adds the rules that the specification leaves open: an absent tag differs from an empty tag, and
+// an id is exact over all values of int64.
 package plant
 
 import "time"

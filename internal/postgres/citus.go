@@ -11,13 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Citus distributes the table plants over shards on several workers. It routes the rows of
-// COPY and of VALUES to their shards, but writes the rows of a SELECT to files on every
-// worker first, which takes 20 times as long.
+// Citus distributes the table plants over shards on several workers. It routes the rows of COPY and of VALUES to their
+// shards, but writes the rows of a SELECT to files on every worker first, which takes 20 times as long.
 
-// citusSQL finds the extension Citus. With it, statements of the session use one connection
-// to each worker. By default they use one for each shard, and a COMMIT prepares a
-// transaction on every one of them.
+// citusSQL finds the extension Citus. With it, statements of the session use one connection to each worker. By default
+// they use one for each shard, and a COMMIT prepares a transaction on every one of them.
 const citusSQL = `SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE)
 	FROM pg_extension WHERE extname = 'citus'`
 
@@ -30,8 +28,7 @@ func (e *Engine) prepareCitus(ctx context.Context, c *pgx.Conn) error {
 	return err
 }
 
-// valuesMax is the largest number of rows of insertValuesSQL. Each connection prepares at
-// most ten of these statements.
+// valuesMax is the largest number of rows of insertValuesSQL. Each connection prepares at most ten of these statements.
 const valuesMax = 512
 
 // insertValuesSQL is insertPlantsSQL for that number of plants, for Citus.
@@ -52,9 +49,8 @@ const plantColumns = 5
 // a client that repeats many plants would cost a failed COPY for each batch.
 const copyPause = 64
 
-// createOnCitus is create with the statements that Citus routes. It tries COPY first, which
-// takes a third of the processor time of VALUES, unless the batch is one plant, for which
-// VALUES needs one worker and no two-phase commit.
+// createOnCitus is create with the statements that Citus routes. It tries COPY first, which takes a third of the
+// processor time of VALUES, unless the batch is one plant, for which VALUES needs one worker and no two-phase commit.
 func (e *Engine) createOnCitus(
 	ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool,
 ) (created []int64, err error) {

@@ -70,9 +70,8 @@ func checkParameters(given map[string]string) error {
 	return nil
 }
 
-// resolve returns the configuration of the connections. Unless the URL sets them, it
-// requires a primary and a server that proves that it knows the password, and adds a
-// connect timeout for each host.
+// resolve returns the configuration of the connections. Unless the URL sets them, it requires a primary and a server
+// that proves that it knows the password, and adds a connect timeout for each host.
 func (u URL) resolve() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(string(u))
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 const settingsEvery = time.Minute // the interval of readSettings
 
-// errNoStandby means that Config.RequireSyncStandby is set and the database does not
-// wait for a synchronous standby.
+// errNoStandby means that Config.RequireSyncStandby is set and the database does not wait for a synchronous standby.
 var errNoStandby = errors.New("the database waits for no synchronous standby, and one is required: " +
 	"set synchronous_standby_names")
 
@@ -84,8 +83,7 @@ func (e *Engine) readSettings(ctx context.Context) error {
 	return nil
 }
 
-// estimate reads the planner's estimate of the number of plants, for the metrics. A
-// database may have none.
+// estimate reads the planner's estimate of the number of plants, for the metrics. A database may have none.
 func (e *Engine) estimate(ctx context.Context) {
 	var tuples *float32
 	err := e.db.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid").Scan(&tuples)

@@ -28,8 +28,7 @@ import (
 
 // Config is the input of Open and Migrate.
 type Config struct {
-	// URL is an address that ParseURL accepts. libpq's environment variables and
-	// files complete it.
+	// URL is an address that ParseURL accepts. libpq's environment variables and files complete it.
 	URL string
 
 	MustExist bool         // do not create the tables
@@ -38,8 +37,7 @@ type Config struct {
 	By        audit.Origin // recorded in the audit log with a migration
 	Server    bool         // read the durability settings of the database every minute
 
-	// RequireSyncStandby makes Insert return an error unless the database waits for a
-	// synchronous standby.
+	// RequireSyncStandby makes Insert return an error unless the database waits for a synchronous standby.
 	RequireSyncStandby bool
 
 	Log     *slog.Logger          // nil: no log
@@ -78,8 +76,7 @@ type Engine struct {
 	durability atomic.Pointer[store.Durability]
 }
 
-// CommitsMax is the number of concurrent Inserts above which throughput does not
-// increase.
+// CommitsMax is the number of concurrent Inserts above which throughput does not increase.
 const CommitsMax = 3
 
 // refusedAuth is part of the driver's error for an authentication method that
@@ -92,9 +89,8 @@ const (
 	pingTime    = 3 * time.Second // for the check of a connection that was idle for a second
 )
 
-// Open connects to a database. Unless c.MustExist is set, it creates the tables of a
-// new store. Several processes may do so at the same time. The caller closes the
-// engine.
+// Open connects to a database. Unless c.MustExist is set, it creates the tables of a new store. Several processes may
+// do so at the same time. The caller closes the engine.
 //
 // Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (*Engine, error) {

@@ -12,8 +12,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// SQLSTATEs that the engine handles
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// SQLSTATEs that the engine handles (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 const (
 	codeReadOnlyTransaction   = "25006" // as on a standby
 	codeUniqueViolation       = "23505"
@@ -45,9 +44,8 @@ const (
 	unknownEffect               // it may have changed the database
 )
 
-// effectOf returns the possible effect of a statement outside of a transaction, or
-// of a COMMIT. The server has undone it only if it answered with an error and
-// keeps the connection open.
+// effectOf returns the possible effect of a statement outside of a transaction, or of a COMMIT. The server has undone
+// it only if it answered with an error and keeps the connection open.
 func effectOf(err error) effect {
 	var pgErr *pgconn.PgError
 	switch {
@@ -62,8 +60,7 @@ func effectOf(err error) effect {
 	return noEffect
 }
 
-// classify wraps the error of a call that changed nothing in the error of package
-// store for its cause.
+// classify wraps the error of a call that changed nothing in the error of package store for its cause.
 func classify(err error) error {
 	if err == nil {
 		return nil

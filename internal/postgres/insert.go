@@ -29,9 +29,8 @@ const (
 // eventsSQL reports whether new plants get events.
 const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks)"
 
-// insertPlantsSQL creates plants without events. It creates none if another server has made
-// the first webhook since this engine read webhookState. SetWebhooks waits for the statements
-// that began before its change.
+// insertPlantsSQL creates plants without events. It creates none if another server has made the first webhook since
+// this engine read webhookState. SetWebhooks waits for the statements that began before its change.
 const insertPlantsSQL = newPlantsSQL + " WHERE NOT " + eventsSQL + freeSQL
 
 // insertEventsSQL creates plants and their events.
@@ -39,11 +38,10 @@ const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, create
 	events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created)
 	SELECT id FROM created`
 
-// existingSQL reads an existing plant and locks its row. The lock changes nothing in
-// the row, but the transaction now writes: its COMMIT waits until everything before it,
-// including the row, is durable, on a synchronous standby too. A mere SELECT would find
-// rows that a failover removes. On Citus, a statement can lock rows of one shard only, so
-// each id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
+// existingSQL reads an existing plant and locks its row. The lock changes nothing in the row, but the transaction now
+// writes: its COMMIT waits until everything before it, including the row, is durable, on a synchronous standby too. A
+// mere SELECT would find rows that a failover removes. On Citus, a statement can lock rows of one shard only, so each
+// id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
 // errMissing means that a plant was not created and does not exist. insertPlantsSQL has
@@ -116,8 +114,7 @@ func sorted(batch []store.Create) *sortedBatch {
 	return b
 }
 
-// insert stores a batch and returns the existing plants, by id. If it fails, it
-// returns its possible effect.
+// insert stores a batch and returns the existing plants, by id. If it fails, it returns its possible effect.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
@@ -248,9 +245,8 @@ func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []i
 	return existing, err
 }
 
-// outcomes returns the outcome of each plant of the batch, given the existing
-// plants by id. If uncertain is set, an earlier attempt may have stored the batch:
-// an existing plant that equals its Create was created by that attempt.
+// outcomes returns the outcome of each plant of the batch, given the existing plants by id. If uncertain is set, an
+// earlier attempt may have stored the batch: an existing plant that equals its Create was created by that attempt.
 func (b *sortedBatch) outcomes(existing map[int64]store.Row, uncertain bool) []store.Outcome {
 	outcomes := make([]store.Outcome, len(b.batch))
 	var first *store.Create // first one with the same id

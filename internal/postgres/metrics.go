@@ -9,8 +9,7 @@ import (
 // Sizes implements admin.Engine: the database has files of its own.
 func (e *Engine) Sizes() *store.Sizes { return nil }
 
-// measure registers the metrics of the connection pool. A scrape does not wait for the
-// database.
+// measure registers the metrics of the connection pool. A scrape does not wait for the database.
 func (e *Engine) measure(to prometheus.Registerer) {
 	to.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

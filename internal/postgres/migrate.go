@@ -20,10 +20,9 @@ var migrations = store.Migrations(migrationFiles)
 // migrationLock is the number of the advisory lock of a migration: "plnt".
 const migrationLock = 0x706c6e74
 
-// Migrate migrates the store in a database to the newest schema. It returns the
-// schemas before and after; they are equal if the schema was the newest. Servers of
-// the older schema keep running, but cannot start again. Migrate uses only c.URL,
-// c.By and c.Log.
+// Migrate migrates the store in a database to the newest schema. It returns the schemas before and after; they are
+// equal if the schema was the newest. Servers of the older schema keep running, but cannot start again. Migrate uses
+// only c.URL, c.By and c.Log.
 func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, By: c.By, MustExist: true, Migrate: true})
 	if err != nil {
@@ -32,8 +31,7 @@ func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	return e.found, len(migrations), e.Close()
 }
 
-// acceptVersion returns an error if the Config does not allow a store of that
-// schema; 0 is a database without a store.
+// acceptVersion returns an error if the Config does not allow a store of that schema; 0 is a database without a store.
 func (c Config) acceptVersion(version int) error {
 	newest := len(migrations)
 	switch {

@@ -13,8 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestZeroConfig opens a store without a log and without metrics, and shows that a
-// Config without a URL is an error.
+// TestZeroConfig opens a store without a log and without metrics, and shows that a Config without a URL is an error.
 func TestZeroConfig(t *testing.T) {
 	t.Parallel()
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: database(t), Server: true})

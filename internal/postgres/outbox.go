@@ -25,8 +25,7 @@ type webhooksRead struct {
 	at     time.Time // start of the read
 }
 
-// webhooksMaxAge is the age at which a batch reads plantstore.webhooks again. A server polls
-// more often.
+// webhooksMaxAge is the age at which a batch reads plantstore.webhooks again. A server polls more often.
 const webhooksMaxAge = time.Second
 
 // known returns the column, unless it is unknown or older than webhooksMaxAge.

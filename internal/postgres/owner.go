@@ -13,9 +13,8 @@ import (
 // The checks in this file make sure that the names in our statements belong to our own
 // tables, and that no other role can change these or run code through them.
 
-// A function or an operator of the schema whose types match exactly takes precedence over one of
-// pg_catalog whose types do not, such as count(any). So a statement qualifies every such function,
-// and compares an oid with an oid.
+// A function or an operator of the schema whose types match exactly takes precedence over one of pg_catalog whose types
+// do not, such as count(any). So a statement qualifies every such function, and compares an oid with an oid.
 
 // storesSQL reads the schemas that contain a store.
 const storesSQL = "SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'"
@@ -48,10 +47,9 @@ func (e *Engine) searchPath(ctx context.Context, c *pgx.Conn) (string, error) {
 	return path, nil
 }
 
-// findSchema returns the first schema of the search_path that has a store, or else the schema in
-// which CREATE TABLE would create tables. The search_path comes from the URL, or else is the default of the session:
-// behind a pooler, the current one may be another client's. It searches for stores with a path without
-// schemas of other roles.
+// findSchema returns the first schema of the search_path that has a store, or else the schema in which CREATE TABLE
+// would create tables. The search_path comes from the URL, or else is the default of the session: behind a pooler, the
+// current one may be another client's. It searches for stores with a path without schemas of other roles.
 func findSchema(ctx context.Context, c *pgx.Conn, urlPath string) (schema string, err error) {
 	options := pgx.TxOptions{BeginQuery: beginSQL + "SET LOCAL search_path = DEFAULT"}
 	err = pgx.BeginTxFunc(ctx, c, options, func(tx pgx.Tx) error {
@@ -107,8 +105,7 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relper
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
 // may log in can make another role a member of itself.
 //
-// A role with the right TRIGGER can create a trigger, whose function and condition run as the
-// role of each server.
+// A role with the right TRIGGER can create a trigger, whose function and condition run as the role of each server.
 func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	var user, admin string
 	const sql = `SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '')
@@ -149,10 +146,9 @@ func (e *Engine) checkPrimaryKey(ctx context.Context) error {
 	return nil
 }
 
-// checkReplayRight makes sure that the role may lock a row of plants, as each replay
-// does. A server without this right would answer every replay with an unknown outcome,
-// after the whole answer timeout. Other errors, a lost connection for example, are
-// ignored: they do not show a missing right.
+// checkReplayRight makes sure that the role may lock a row of plants, as each replay does. A server without this right
+// would answer every replay with an unknown outcome, after the whole answer timeout. Other errors, a lost connection
+// for example, are ignored: they do not show a missing right.
 func (e *Engine) checkReplayRight(ctx context.Context) error {
 	const anyID = int64(0) // PostgreSQL also checks the right if no row has the id
 	_, err := e.db.Exec(ctx, existingSQL, anyID)

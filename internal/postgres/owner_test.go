@@ -22,9 +22,8 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// newRole creates a role that may log in and has only the rights of PUBLIC. It returns
-// its name, and the URL of the database for the role. The role stays until the server
-// stops: other databases of the server may have grants for it.
+// newRole creates a role that may log in and has only the rights of PUBLIC. It returns its name, and the URL of the
+// database for the role. The role stays until the server stops: other databases of the server may have grants for it.
 func newRole(t testing.TB, at, prefix string) (name, url string) {
 	t.Helper()
 	name = prefix + "_" + nameOf(t, at)
@@ -120,9 +119,8 @@ func TestForeignTrigger(t *testing.T) {
 	}
 }
 
-// TestSchemaIsPinned shows that an engine keeps to the schema of its first connection,
-// even when another role creates the same tables in an earlier schema of the
-// search_path.
+// TestSchemaIsPinned shows that an engine keeps to the schema of its first connection, even when another role creates
+// the same tables in an earlier schema of the search_path.
 func TestSchemaIsPinned(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -158,8 +156,7 @@ func TestSchemaIsPinned(t *testing.T) {
 	}
 }
 
-// restricted is a store whose roles have only the rights that
-// docs/how-to/grant-postgresql-rights.md grants.
+// restricted is a store whose roles have only the rights that docs/how-to/grant-postgresql-rights.md grants.
 type restricted struct {
 	pgtest.Roles
 
@@ -300,8 +297,7 @@ func TestServerWithoutAuditRights(t *testing.T) {
 	}
 }
 
-// TestMigrateAsServer shows the error of a server that cannot migrate because its role
-// does not own the tables.
+// TestMigrateAsServer shows the error of a server that cannot migrate because its role does not own the tables.
 func TestMigrateAsServer(t *testing.T) {
 	url := olderDatabase(t)
 	postgres.AddMigration(t, nextSQL)

@@ -35,8 +35,7 @@ var update = flag.Bool("update", false, "write the list of statements")
 
 const (
 	sqlPage = "../../docs/explanation/sql.md"
-	// statementsFile is the input of the harness that parses the statements with the
-	// grammar of another database.
+	// statementsFile is the input of the harness that parses the statements with the grammar of another database.
 	statementsFile = "../../faults/dialect/statements.sql"
 )
 
@@ -178,9 +177,8 @@ func (r *recorder) acme(t *testing.T) {
 	}
 }
 
-// requireStandby stores a plant as a server that requires a synchronous standby. The
-// requirement ends during the wait, so that the COMMIT succeeds and the check after it
-// runs.
+// requireStandby stores a plant as a server that requires a synchronous standby. The requirement ends during the wait,
+// so that the COMMIT succeeds and the check after it runs.
 func (r *recorder) requireStandby(t *testing.T) {
 	s := &standby{t, r.database(t)}
 	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables
@@ -257,8 +255,7 @@ func (r *recorder) statements(t *testing.T) (serving, moving []string) {
 
 var comment = regexp.MustCompile(`--[^\n]*`)
 
-// oneLine returns a statement without comments and line breaks. No string literal of
-// the engine contains these.
+// oneLine returns a statement without comments and line breaks. No string literal of the engine contains these.
 func oneLine(sql string) string {
 	return strings.Join(strings.Fields(comment.ReplaceAllString(sql, "")), " ")
 }
@@ -400,8 +397,7 @@ func newFeature(text string, name bool) *feature {
 	return f
 }
 
-// tokens splits a statement. It returns words in lower case and without quotes, and
-// splits the body of a function too.
+// tokens splits a statement. It returns words in lower case and without quotes, and splits the body of a function too.
 func tokens(sql string) (all []string) {
 	for _, text := range lexeme.FindAllString(sql, -1) {
 		switch {

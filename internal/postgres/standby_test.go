@@ -24,15 +24,13 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// standby is a database that waits for a synchronous standby that does not exist, or
-// for none.
+// standby is a database that waits for a synchronous standby that does not exist, or for none.
 type standby struct {
 	t   *testing.T
 	url string
 }
 
-// newStandby starts a PostgreSQL server of its own: the setting applies to all
-// databases of a server.
+// newStandby starts a PostgreSQL server of its own: the setting applies to all databases of a server.
 func newStandby(t *testing.T) *standby {
 	t.Helper()
 	if server == nil {
@@ -86,8 +84,7 @@ func (s *standby) set(sql string) {
 	execute(s.t, s.url, "SELECT pg_reload_conf()")
 }
 
-// waiting waits until a COMMIT of another backend than not waits for the standby, and
-// returns its process id.
+// waiting waits until a COMMIT of another backend than not waits for the standby, and returns its process id.
 func (s *standby) waiting(not int64) (pid int64) {
 	s.t.Helper()
 	c := connect(s.t, s.url)
@@ -115,9 +112,8 @@ func insertBatch(ctx context.Context, e storetest.Engine, batch []store.Create) 
 	return err
 }
 
-// TestCancelledWait ends the wait for a synchronous standby in the two ways that an
-// administrator has. The plant is then on one machine only, although the COMMIT
-// succeeds, so Insert must not return yet: its second attempt waits too.
+// TestCancelledWait ends the wait for a synchronous standby in the two ways that an administrator has. The plant is
+// then on one machine only, although the COMMIT succeeds, so Insert must not return yet: its second attempt waits too.
 func TestCancelledWait(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
@@ -191,8 +187,7 @@ func sameBackend(how string) int64 {
 	return 1
 }
 
-// TestReplayWaits shows that a replay is acknowledged only when the plant is on the
-// standby too.
+// TestReplayWaits shows that a replay is acknowledged only when the plant is on the standby too.
 func TestReplayWaits(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
@@ -219,8 +214,7 @@ func TestReplayWaits(t *testing.T) {
 	}
 }
 
-// TestUnknown shows that the outcome of a batch whose context ends during the wait is
-// unknown.
+// TestUnknown shows that the outcome of a batch whose context ends during the wait is unknown.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)

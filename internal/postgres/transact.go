@@ -13,9 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// transact runs a change in a transaction that locks the row of plantstore, so that
-// all servers run such transactions one after the other. An error means that
-// it changed nothing, unless the error wraps store.ErrOutcomeUnknown.
+// transact runs a change in a transaction that locks the row of plantstore, so that all servers run such transactions
+// one after the other. An error means that it changed nothing, unless the error wraps store.ErrOutcomeUnknown.
 func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
@@ -83,12 +82,10 @@ func recordWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// errWarned means that the answer of a transaction came with such a warning, so that its
-// durability is unknown.
+// errWarned means that the answer of a transaction came with such a warning, so that its durability is unknown.
 var errWarned = errors.New("the database answered a transaction with a warning")
 
-// warning returns an error if the connection has received such a warning since the
-// last call.
+// warning returns an error if the connection has received such a warning since the last call.
 func warning(c *pgx.Conn) error {
 	data := c.PgConn().CustomData()
 	message, ok := data[warningKey].(string)

@@ -1,6 +1,5 @@
 // Package safefile creates, replaces and opens files in directories that other users may write to. Another user may
-// have created a symbolic link or a FIFO there: the package does not write through a link and does not wait for a
-// FIFO.
+// have created a symbolic link or a FIFO there: the package does not write through a link and does not wait for a FIFO.
 package safefile
 
 import (

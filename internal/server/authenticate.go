@@ -43,12 +43,11 @@ func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
 	return h.authenticate(c, credential, again)
 }
 
-// authenticate returns the principal of a credential. While the network of the client has too many failures, the
-// store does not look for the credential in the engine, so the limit also bounds the work of the store. A credential
-// counts once it has failed: the first requests with a new token don't count, even when concurrent. A credential that
-// the store has in memory always works: clients share an address, and one of them must not lock out the others. again
-// is for a credential that was valid before: the store has it in memory, or it is no longer valid, which is no
-// failure.
+// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
+// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
+// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
+// store has in memory always works: clients share an address, and one of them must not lock out the others. again is
+// for a credential that was valid before: the store has it in memory, or it is no longer valid, which is no failure.
 func (h *handler) authenticate(c *Call, credential string, again bool) (auth.Principal, error) {
 	ctx := c.Context()
 	principal, err := h.store.AuthenticateKnown(ctx, credential)

@@ -111,8 +111,7 @@ func TestAuthorizationPage(t *testing.T) {
 // everyScope are all scopes.
 var everyScope = []string{"plants:create", "plants:read", "admin", "metrics"}
 
-// credentials are the headers of requests by kind. Those of the last three kinds
-// depend on the scope.
+// credentials are the headers of requests by kind. Those of the last three kinds depend on the scope.
 type credentials struct {
 	fixed   [kindOtherScope][]string
 	secrets map[string]string // of tokens by scopes
@@ -172,8 +171,7 @@ func scopeSets() []string {
 	return sets
 }
 
-// startWithCredentials starts a server with profiles, and with tokens and JWTs of the
-// scopes of scopeSets.
+// startWithCredentials starts a server with profiles, and with tokens and JWTs of the scopes of scopeSets.
 func startWithCredentials(t *testing.T) (*harness, credentials) {
 	t.Helper()
 	c := credentials{secrets: map[string]string{}, jwts: map[string]string{}}
@@ -318,8 +316,7 @@ func quick(target string) string {
 	return target
 }
 
-// Another method receives 405, and no spelling of a path opens a route without its
-// credential.
+// Another method receives 405, and no spelling of a path opens a route without its credential.
 func TestAuthorizationIsNotBypassed(t *testing.T) {
 	t.Parallel()
 	h, _ := startWithCredentials(t)

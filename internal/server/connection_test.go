@@ -215,8 +215,7 @@ func testRetire(t *testing.T, over func(*setup)) {
 	h.stored(1)
 }
 
-// During a shutdown the server completes the requests in flight and refuses new
-// connections.
+// During a shutdown the server completes the requests in flight and refuses new connections.
 func TestShutdown(t *testing.T) { overBoth(t, testShutdown) }
 
 func testShutdown(t *testing.T, over func(*setup)) {

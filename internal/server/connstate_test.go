@@ -15,9 +15,8 @@ import (
 	"plantstore/internal/server"
 )
 
-// Above the limit, the listener evicts the connections that wait longest for a whole
-// request: for its head or for its body. It does not evict a connection that waits for
-// a commit.
+// Above the limit, the listener evicts the connections that wait longest for a whole request: for its head or for its
+// body. It does not evict a connection that waits for a commit.
 func TestIncompleteRequestsAreEvicted(t *testing.T) { overBoth(t, testIncompleteRequestsAreEvicted) }
 
 func testIncompleteRequestsAreEvicted(t *testing.T, over func(*setup)) {
@@ -71,8 +70,7 @@ func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
 	h.until(t, func() bool { return h.evicted(t) == 1 })
 }
 
-// evicted returns the number of evicted connections with an incomplete request or
-// response.
+// evicted returns the number of evicted connections with an incomplete request or response.
 func (h *harness) evicted(t *testing.T) int {
 	t.Helper()
 	return evictedIn(t, h.page(t, "/metrics"), "public", "incomplete")

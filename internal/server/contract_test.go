@@ -20,8 +20,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// The contract must accept documented responses and refuse others: other tests rely
-// on it.
+// The contract must accept documented responses and refuse others: other tests rely on it.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	contract := newContract(t, newDocument(t, contractBase))
@@ -85,8 +84,7 @@ func TestContract(t *testing.T) {
 
 const contractBase = "https://plants.example/store"
 
-// contractCase is a request with a response. The request is a POST, or a GET if it
-// has no body.
+// contractCase is a request with a response. The request is a POST, or a GET if it has no body.
 type contractCase struct {
 	name, path, body string
 	status           int

@@ -28,8 +28,7 @@ const (
 	textScope     = "the credential lacks the scope plants:create"
 )
 
-// startWithTokens starts a server with tokens of every kind and returns their secrets
-// by name.
+// startWithTokens starts a server with tokens of every kind and returns their secrets by name.
 func startWithTokens(t *testing.T, change ...func(*setup)) (h *harness, secrets map[string]string) {
 	t.Helper()
 	secrets = map[string]string{}
@@ -175,8 +174,7 @@ func testCredentialIsCheckedBeforeTheBody(t *testing.T, over func(*setup)) {
 	same(t, good.read("POST"), created(`{"name":"A"}`, "Idempotent-Replayed", "true"))
 }
 
-// A client that sends its body without waiting receives 401 and can reuse the
-// connection.
+// A client that sends its body without waiting receives 401 and can reuse the connection.
 func TestRefusedCredentialKeepsConnection(t *testing.T) {
 	overBoth(t, testRefusedCredentialKeepsConnection)
 }
@@ -224,9 +222,8 @@ func TestTokenChangesApplyWithinASecond(t *testing.T) {
 	})
 }
 
-// awaitCode sends requests without a body until a response has the code want. Until
-// then, responses may have the code before; the store's tests measure for how long.
-// A valid credential without a body gives CodeBodyMissing.
+// awaitCode sends requests without a body until a response has the code want. Until then, responses may have the code
+// before; the store's tests measure for how long. A valid credential without a body gives CodeBodyMissing.
 func awaitCode(t *testing.T, h *harness, secret string, want, before plant.Code) {
 	t.Helper()
 	late := time.Now().Add(wait)

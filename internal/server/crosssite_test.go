@@ -69,8 +69,7 @@ func TestAdminHost(t *testing.T) {
 	}
 }
 
-// An absolute request target overrides the Host header (RFC 9112 section 3.2.2). The
-// server refuses two Host headers.
+// An absolute request target overrides the Host header (RFC 9112 section 3.2.2). The server refuses two Host headers.
 func TestAdminHostSmuggled(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -96,8 +95,7 @@ func TestAdminHostSmuggled(t *testing.T) {
 	)
 }
 
-// The destination address of a connection is allowed as Host, even if the listener
-// listens on all addresses.
+// The destination address of a connection is allowed as Host, even if the listener listens on all addresses.
 func TestAdminOwnAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t)

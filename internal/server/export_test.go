@@ -46,8 +46,7 @@ func (rs routes) infos() []RouteInfo {
 	return list
 }
 
-// NewServer returns a server with a function for each path and without credentials,
-// for behaviour that no route has.
+// NewServer returns a server with a function for each path and without credentials, for behaviour that no route has.
 func NewServer(c Config, handlers map[string]HandlerFunc) *Server {
 	var list []Route
 	for path, handle := range handlers {

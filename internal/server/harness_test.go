@@ -60,8 +60,7 @@ type setup struct {
 	tls         *tlsSetup     // of the public listener; nil: no TLS
 }
 
-// harness is a running server: both listeners on 127.0.0.1, a store, and an engine
-// with a file.
+// harness is a running server: both listeners on 127.0.0.1, a store, and an engine with a file.
 type harness struct {
 	t      testing.TB
 	path   string
@@ -298,8 +297,7 @@ func (h *harness) sendTo(address, raw string) response {
 	return a
 }
 
-// documents caches the contracts by the path of their base URL. Parsing one takes
-// longer than a test.
+// documents caches the contracts by the path of their base URL. Parsing one takes longer than a test.
 var documents struct {
 	sync.Mutex
 	byPath map[string]*contract

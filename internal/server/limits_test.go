@@ -163,8 +163,7 @@ func TestFailedCredentialsOfNetwork(t *testing.T) {
 	}
 }
 
-// A token that was just created works from a limited address within the time of a
-// poll, and its requests don't count.
+// A token that was just created works from a limited address within the time of a poll, and its requests don't count.
 func TestNewTokenOfLimitedAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })
@@ -205,8 +204,7 @@ func TestNewTokenOfManyClients(t *testing.T) {
 	}
 }
 
-// Failed credentials that arrive at once receive no more responses 401 than one after the
-// other.
+// Failed credentials that arrive at once receive no more responses 401 than one after the other.
 func TestFailedCredentialsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })

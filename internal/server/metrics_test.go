@@ -73,8 +73,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A request with an unsupported method counts for the route of its path. Static files
-// and profiles have no histogram.
+// A request with an unsupported method counts for the route of its path. Static files and profiles have no histogram.
 func TestMetricRoutes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof = true })
@@ -114,8 +113,7 @@ func TestMetricRoutes(t *testing.T) {
 	}
 }
 
-// The gauges of the store have the last values of the watcher, so that a scrape does
-// not wait for a hanging engine.
+// The gauges of the store have the last values of the watcher, so that a scrape does not wait for a hanging engine.
 func TestStoreGauges(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -135,8 +135,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 	}
 }
 
-// A guessed address is wrong for clients on other machines, so the server in the
-// document is relative.
+// A guessed address is wrong for clients on other machines, so the server in the document is relative.
 func TestDocumentWithGuessedBaseURL(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]string{"http://127.0.0.1:8080": "/", "http://127.0.0.1:8080/a/": "/a/"} {

@@ -118,8 +118,7 @@ func runInvalid(t *testing.T, plants []invalidPlant) {
 	h.notStored(1)
 }
 
-// Rule 3 of the specification: each fault has a number. The tests of package plant
-// cover the JSON parser.
+// Rule 3 of the specification: each fault has a number. The tests of package plant cover the JSON parser.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	tooDeep := `{"id":1,"name":"A","more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`

@@ -14,14 +14,12 @@ import (
 	"plantstore/internal/auth"
 )
 
-// tMax is the limit of |t| in tests of constant time. Equal distributions exceed it in 1
-// of 100,000 runs.
+// tMax is the limit of |t| in tests of constant time. Equal distributions exceed it in 1 of 100,000 runs.
 const tMax = 4.5
 
-// The time of a response does not tell unknown, expired and revoked tokens apart. The
-// control is a credential without a valid checksum, which the server refuses before it
-// polls the engine: its client can compute the checksum, so this difference has no
-// information.
+// The time of a response does not tell unknown, expired and revoked tokens apart. The control is a credential without a
+// valid checksum, which the server refuses before it polls the engine: its client can compute the checksum, so this
+// difference has no information.
 func TestInvalidCredentialsTakeTheSameTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make nightly runs the long form")
@@ -76,9 +74,8 @@ func compareTimes(t *testing.T, took [][]float64, samples int) (fault string) {
 	return ""
 }
 
-// sampleTimes sends requests with the credentials in random order, over concurrent
-// connections, and returns the times of the responses in seconds. An empty credential
-// is a new unknown one for each request.
+// sampleTimes sends requests with the credentials in random order, over concurrent connections, and returns the times
+// of the responses in seconds. An empty credential is a new unknown one for each request.
 func sampleTimes(t *testing.T, h *harness, samples int, credentials []string) [][]float64 {
 	t.Helper()
 	const connections = 20 // the responses of each wait 10 ms for a poll

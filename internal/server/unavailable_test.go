@@ -294,8 +294,7 @@ func TestUncheckedKeyring(t *testing.T) {
 	}
 }
 
-// A panic or an error that is not a *plant.Error is a defect. The client receives
-// 50001, the log has the cause.
+// A panic or an error that is not a *plant.Error is a defect. The client receives 50001, the log has the cause.
 func TestDefects(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -27,9 +27,8 @@ import (
 // sentID is the X-Request-Id of the requests of the tests.
 const sentID = "row-1@test"
 
-// message returns a request with the headers of a create and with changes: "Name:
-// value" replaces a header, "-Name" removes it, "+Name: value" adds one. The harness
-// replaces {token} by its secret.
+// message returns a request with the headers of a create and with changes: "Name: value" replaces a header, "-Name"
+// removes it, "+Name: value" adds one. The harness replaces {token} by its secret.
 func message(line, body string, changes ...string) string {
 	lines := []string{
 		"Host: plants.example", "Authorization: Bearer {token}", "Content-Type: application/json",
@@ -250,8 +249,7 @@ func readResponse(r *bufio.Reader, method string) (a response, err error) {
 	return a, err
 }
 
-// expectClosed fails the test unless the server closes the connection without sending
-// more.
+// expectClosed fails the test unless the server closes the connection without sending more.
 func (c *client) expectClosed() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.reader)

@@ -138,9 +138,8 @@ func (c *checkpointer) copyWAL() (blocked bool, err error) {
 	return false, nil
 }
 
-// checkpointIfDue is called before each batch; more is the number of frames that the batch may
-// add. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any other
-// error means that the disk is not reliable.
+// checkpointIfDue is called before each batch; more is the number of frames that the batch may add. The error wraps
+// store.ErrBusy if ctx ends while it waits for the background. Any other error means that the disk is not reliable.
 func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	for {
 		running, err := e.checkpointOrWait(more)
@@ -212,8 +211,7 @@ func (e *Engine) blockedByReader() {
 	}
 }
 
-// finishCheckpoint copies the remaining frames of the WAL. No reader of this process blocks
-// it.
+// finishCheckpoint copies the remaining frames of the WAL. No reader of this process blocks it.
 func (e *Engine) finishCheckpoint() error {
 	c := &e.checkpoints
 	e.readMu.Lock()

@@ -187,8 +187,7 @@ func createFile(ctx context.Context, path string) error {
 	return f.Close()
 }
 
-// openWriter opens the writing connection. It refuses another file before it changes
-// anything.
+// openWriter opens the writing connection. It refuses another file before it changes anything.
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.OpenBuffered(e.path); err != nil {
 		return dbfile.OpenFault(e.path, err)
@@ -226,9 +225,8 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	})
 }
 
-// accept returns the schema of a store, 0 for an empty file. It returns an error if the file is
-// not a store, if the Config does not allow its schema, if the schema was changed, or if commits
-// are lost. It changes nothing.
+// accept returns the schema of a store, 0 for an empty file. It returns an error if the file is not a store, if the
+// Config does not allow its schema, if the schema was changed, or if commits are lost. It changes nothing.
 func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
 	version, err = dbfile.SchemaVersion(conn, c.Path)
 	if err == nil {
@@ -306,10 +304,9 @@ const connectionSettings = `
 	PRAGMA trusted_schema = OFF;
 `
 
-// makeDurable syncs the data that an earlier process may have left in the page cache: a
-// replay must not be acknowledged for a row that a power cut can remove. The checkpoint
-// syncs and copies the WAL; if a reader blocks it, the WAL is synced. makeDurable also syncs
-// the directory, because SQLite ignores an error of that sync.
+// makeDurable syncs the data that an earlier process may have left in the page cache: a replay must not be acknowledged
+// for a row that a power cut can remove. The checkpoint syncs and copies the WAL; if a reader blocks it, the WAL is
+// synced. makeDurable also syncs the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
 	if !e.server && dbfile.Served(e.path) {
 		return nil // the server did this when it started

@@ -47,8 +47,7 @@ func insertBatch(ctx context.Context, e *Engine, batch []store.Create) error {
 	return err
 }
 
-// TestFull limits the size of the file: no plant of the batch is stored, and the store works
-// again without the limit.
+// TestFull limits the size of the file: no plant of the batch is stored, and the store works again without the limit.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -76,8 +75,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestReplaysAreSynced shows that a batch of replays returns only when the plants are on stable
-// storage.
+// TestReplaysAreSynced shows that a batch of replays returns only when the plants are on stable storage.
 func TestReplaysAreSynced(t *testing.T) {
 	t.Parallel()
 	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
@@ -138,8 +136,7 @@ func TestReplaysBesideFailedCommit(t *testing.T) {
 	}
 }
 
-// TestWALStaysTheSameFile shows that SQLite writes to the WAL that was opened at the start, even
-// after checkpoints.
+// TestWALStaysTheSameFile shows that SQLite writes to the WAL that was opened at the start, even after checkpoints.
 func TestWALStaysTheSameFile(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -174,8 +171,7 @@ func endedPass() *pass {
 	return p
 }
 
-// TestCheckpointOnFullDisk shows that the store works after a checkpoint has failed on a full
-// disk.
+// TestCheckpointOnFullDisk shows that the store works after a checkpoint has failed on a full disk.
 func TestCheckpointOnFullDisk(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -273,8 +269,7 @@ func TestTokenIDs(t *testing.T) {
 	}
 }
 
-// TestBackgroundFails shows that the engine is broken after a failed checkpoint in the
-// background.
+// TestBackgroundFails shows that the engine is broken after a failed checkpoint in the background.
 func TestBackgroundFails(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)

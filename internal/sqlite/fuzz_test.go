@@ -69,8 +69,7 @@ func FuzzStoreFiles(f *testing.F) {
 	})
 }
 
-// fuzzedFiles returns the files of a small store after a kill: plants in the database, and
-// further plants in the WAL.
+// fuzzedFiles returns the files of a small store after a kill: plants in the database, and further plants in the WAL.
 func fuzzedFiles(f *testing.F) sqlitetest.Files {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "plants.db")

@@ -14,8 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// BenchmarkInsert measures commits into a store that is empty at first, each with one fsync,
-// including the checkpoints.
+// BenchmarkInsert measures commits into a store that is empty at first, each with one fsync, including the checkpoints.
 func BenchmarkInsert(b *testing.B) {
 	for _, order := range []struct {
 		name string

@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// measure registers the metrics of the file, and returns the observer of checkpoint durations
-// in seconds.
+// measure registers the metrics of the file, and returns the observer of checkpoint durations in seconds.
 func (e *Engine) measure(to prometheus.Registerer) prometheus.Observer {
 	duration := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "plantstore_checkpoint_duration_seconds",

@@ -11,10 +11,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// Migrate migrates the store at path to the schema of this program. It returns the schema
-// before and after, which are equal if the store already had the newest one. It returns an
-// error if there is no store at path or if a server has it open. The log may be nil. by is the
-// origin of the entry in the audit log.
+// Migrate migrates the store at path to the schema of this program. It returns the schema before and after, which are
+// equal if the store already had the newest one. It returns an error if there is no store at path or if a server has it
+// open. The log may be nil. by is the origin of the entry in the audit log.
 func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin) (from, to int, err error) {
 	c := Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log}
 	if err := prepareFile(ctx, &c); err != nil {
@@ -34,8 +33,7 @@ func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin
 	return from, dbfile.NewestSchema(), e.Close()
 }
 
-// acceptVersion returns an error if the Config does not allow a store of that schema; 0 is
-// an empty file.
+// acceptVersion returns an error if the Config does not allow a store of that schema; 0 is an empty file.
 func (c *Config) acceptVersion(version int) error {
 	newest := dbfile.NewestSchema()
 	switch {

@@ -23,8 +23,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestOpenRefuses shows that Open refuses a path that is not a store or cannot be one, and
-// changes nothing.
+// TestOpenRefuses shows that Open refuses a path that is not a store or cannot be one, and changes nothing.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -111,8 +110,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOneServer shows that a second server is refused while the first one runs, and that a
-// command is not.
+// TestOneServer shows that a second server is refused while the first one runs, and that a command is not.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -129,8 +127,7 @@ func TestOneServer(t *testing.T) {
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
-// TestLink opens a store by a link in another directory: it uses the same locks and the same
-// WAL.
+// TestLink opens a store by a link in another directory: it uses the same locks and the same WAL.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	path, link := filepath.Join(t.TempDir(), "plantstore.db"), filepath.Join(t.TempDir(), "link.db")
@@ -288,8 +285,7 @@ func TestStoppedCommand(t *testing.T) {
 // walBytesMax is the limit of docs/reference/files.md.
 const walBytesMax = 64 << 20
 
-// TestWALLimit writes three times the limit, with a read after each batch: the WAL never exceeds
-// its limit.
+// TestWALLimit writes three times the limit, with a read after each batch: the WAL never exceeds its limit.
 func TestWALLimit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -398,8 +394,7 @@ func TestOpenBesideReader(t *testing.T) {
 	must(t, e.Close())
 }
 
-// TestStartWritesNothing shows that a server of a store with a token starts without a write,
-// as on a full disk.
+// TestStartWritesNothing shows that a server of a store with a token starts without a write, as on a full disk.
 func TestStartWritesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")

@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// A scan that ends before the last plant leaves no read transaction open, which would
-// block a checkpoint.
+// A scan that ends before the last plant leaves no read transaction open, which would block a checkpoint.
 func TestScanEndsItsTransaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")

@@ -127,8 +127,7 @@ func manifestFor(t *testing.T, backup string, m backupfile.Manifest) {
 	must(t, os.WriteFile(backup+backupfile.ManifestSuffix, text, 0o600))
 }
 
-// TestHostileSchema shows that every operation refuses a store with a changed schema before code
-// of the file runs.
+// TestHostileSchema shows that every operation refuses a store with a changed schema before code of the file runs.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Minute // for a loaded machine; an endless view never ends
@@ -214,8 +213,7 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// endlessTree links the pages of a table so that a scan has practically endless rows, without
-// a cycle in the tree.
+// endlessTree links the pages of a table so that a scan has practically endless rows, without a cycle in the tree.
 func endlessTree(t *testing.T, path, table string) {
 	t.Helper()
 	const pageBytes, levels, children = 4096, 8, 300
@@ -252,8 +250,7 @@ func endlessTree(t *testing.T, path, table string) {
 	must(t, os.WriteFile(path, data, 0o600))
 }
 
-// TestEndlessTree shows that Verify ends on a table with an endless scan, and that the end of a
-// context ends the scan.
+// TestEndlessTree shows that Verify ends on a table with an endless scan, and that the end of a context ends the scan.
 func TestEndlessTree(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"plants", "tokens"} {

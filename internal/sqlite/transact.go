@@ -95,8 +95,7 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if errors.Is(err, store.ErrFull) && !e.writer.InTransaction() && e.writer.CommitCut() {
 		return err // SQLite rolled back, and the commit in the WAL is incomplete
 	}
-	// The commit may be on the disk. The engine never repeats a failed fsync; the next
-	// process recovers the store.
+	// The commit may be on the disk. The engine never repeats a failed fsync; the next process recovers the store.
 	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 	return errors.Join(err, e.rollback())
 }

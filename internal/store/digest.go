@@ -8,10 +8,9 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Digester computes the digest of a stored plant: the CRC-32C (RFC 3720 appendix B.4)
-// of its id, content, time and creator. A database checks the structure of its file,
-// not its content: a name with a flipped bit is still a valid name. Sums of digests show
-// that a plant is missing or was added. A digest detects damage, not forgery.
+// Digester computes the digest of a stored plant: the CRC-32C (RFC 3720 appendix B.4) of its id, content, time and
+// creator. A database checks the structure of its file, not its content: a name with a flipped bit is still a valid
+// name. Sums of digests show that a plant is missing or was added. A digest detects damage, not forgery.
 //
 // The zero value is ready to use, by one goroutine at a time.
 type Digester struct {
@@ -50,8 +49,7 @@ func digest[T string | []byte](d *Digester, id, at, by int64, name, tag T, tagge
 // Integer appends an integer to the input of Sum. Plant, Scanned and Sum reset the input.
 func (d *Digester) Integer(v int64) { d.bytes = binary.BigEndian.AppendUint64(d.bytes, uint64(v)) }
 
-// Text appends a text to the input of Sum, after its length, so that different rows have
-// different bytes.
+// Text appends a text to the input of Sum, after its length, so that different rows have different bytes.
 func (d *Digester) Text(v string) { d.bytes = appendText(d.bytes, v) }
 
 func appendText[T string | []byte](dst []byte, v T) []byte {

@@ -23,8 +23,7 @@ func Moved(to string) error {
 	return fmt.Errorf("the store was moved to %s: use that one; if there is none, the move was killed: run it again", to)
 }
 
-// Totals are the number and the digest of all plants. They are equal for two
-// stores that hold the same plants.
+// Totals are the number and the digest of all plants. They are equal for two stores that hold the same plants.
 type Totals struct {
 	Plants  int64
 	Digests int64 // the sum of Digester.Plant over all plants

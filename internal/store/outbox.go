@@ -153,9 +153,8 @@ func compareWebhooks(stored []Webhook, urls []string) (added, removed []string) 
 	return added, removed
 }
 
-// absentPause is the time until the next claim of a delivery whose plant does not exist, so that
-// other deliveries go first: another program has removed the plant, or a worker of Citus has
-// not ended its transaction yet.
+// absentPause is the time until the next claim of a delivery whose plant does not exist, so that other deliveries go
+// first: another program has removed the plant, or a worker of Citus has not ended its transaction yet.
 const absentPause = 10 * time.Second
 
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
@@ -277,8 +276,7 @@ func (s DeliveryResult) Times(now time.Time) (dueAt, deadAt time.Time) {
 	return now.Add(s.Wait), time.Time{}
 }
 
-// WithOutbox adds events of the outbox, with the time of the oldest one, to the totals of an
-// active webhook.
+// WithOutbox adds events of the outbox, with the time of the oldest one, to the totals of an active webhook.
 func (t OutboxTotals) WithOutbox(events int64, oldest time.Time) OutboxTotals {
 	t.Pending += events
 	if t.Oldest.IsZero() || !oldest.IsZero() && oldest.Before(t.Oldest) {

@@ -35,8 +35,7 @@ func OrderByID(order []int32, batch []Create) []int32 {
 	return order
 }
 
-// Outcome is the result for one plant of a batch. The zero value means that the
-// plant was created.
+// Outcome is the result for one plant of a batch. The zero value means that the plant was created.
 type Outcome struct {
 	Replayed bool  // the plant was already stored with the same content
 	Conflict error // a *plant.Error: of plant.Differences if another plant has the id, or of Damaged
@@ -148,8 +147,7 @@ func (p SubjectPrune) RevokedBefore() time.Time {
 	return p.At.Add(-auth.JWTLifetimeMax - 2*auth.JWTLeeway)
 }
 
-// Column returns the column of the table tokens by which s selects, and its value: an int64, a
-// string or a []byte.
+// Column returns the column of the table tokens by which s selects, and its value: an int64, a string or a []byte.
 func (s Selector) Column() (name string, value any) {
 	switch {
 	case s.ID != 0:
@@ -173,8 +171,7 @@ var (
 	ErrTooManySubjects = errors.New("the store has too many subjects")
 	// ErrTooManyJWTs means that no other revoked JWT can be stored.
 	ErrTooManyJWTs = errors.New("the store has too many revoked JWTs; revoke the subject instead")
-	// ErrBusy means that another process kept the store locked until the end of the
-	// context. The call changed nothing.
+	// ErrBusy means that another process kept the store locked until the end of the context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")
 	// ErrFull means that the disk is full. The call changed nothing.
 	ErrFull = errors.New("no space left for the store; free space on its disk")
@@ -182,11 +179,9 @@ var (
 	ErrClosed = errors.New("the store is shutting down")
 	// ErrOutcomeUnknown means that the batch may be stored.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
-	// ErrBroken means that the engine must not be used any more: the process has to
-	// end, and the next one recovers the store. The call changed nothing, unless the
-	// error wraps ErrOutcomeUnknown too.
+	// ErrBroken means that the engine must not be used any more: the process has to end, and the next one recovers the
+	// store. The call changed nothing, unless the error wraps ErrOutcomeUnknown too.
 	ErrBroken = errors.New("the store failed")
-	// ErrRemoved means that the files of the store were removed, renamed or replaced. It
-	// wraps ErrBroken.
+	// ErrRemoved means that the files of the store were removed, renamed or replaced. It wraps ErrBroken.
 	ErrRemoved = fmt.Errorf("%w: its files have changed", ErrBroken)
 )

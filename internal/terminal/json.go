@@ -6,9 +6,8 @@ import (
 	"io"
 )
 
-// With --json a command prints its result as one JSON object on one line, or a
-// list as one object per line, and nothing else on standard output.
-// docs/reference/json.md describes the objects. The rules for all of them:
+// With --json a command prints its result as one JSON object on one line, or a list as one object per line, and nothing
+// else on standard output. docs/reference/json.md describes the objects. The rules for all of them:
 //
 //   - Names are in snake_case. A name ends with the unit if it is not obvious: _ms, _bytes.
 //   - A time is RFC 3339 in UTC, with Z, in full precision; its name ends with _at.

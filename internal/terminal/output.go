@@ -24,11 +24,10 @@ type Output struct {
 }
 
 // CreateOutput opens an output at path. If path exists, it returns an error that wraps fs.ErrExist, or, with force,
-// Publish replaces it. Publish also replaces a symbolic link and does not follow it, because it may be another
-// user's. A name of an open descriptor, such as /dev/stdout, is that descriptor. CreateOutput opens a FIFO or a
-// device only if its owner is the user or root, and waits for the reader of a FIFO until ctx ends. The files of /dev
-// belong to the system: it opens one whoever its owner is, because a container may not know root, and creates or
-// replaces none.
+// Publish replaces it. Publish also replaces a symbolic link and does not follow it, because it may be another user's.
+// A name of an open descriptor, such as /dev/stdout, is that descriptor. CreateOutput opens a FIFO or a device only if
+// its owner is the user or root, and waits for the reader of a FIFO until ctx ends. The files of /dev belong to the
+// system: it opens one whoever its owner is, because a container may not know root, and creates or replaces none.
 func CreateOutput(ctx context.Context, path string, force bool) (*Output, error) {
 	number, isDescriptor := descriptorIn(path)
 	info, err := os.Lstat(path)

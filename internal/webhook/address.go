@@ -18,9 +18,8 @@ const URLsMax = 16
 
 const urlBytesMax = 2048
 
-// CheckURL returns an error unless a text is the URL of a webhook: https with a host, and no
-// user or fragment. If private addresses are allowed, http is too. An address in the URL
-// must be allowed.
+// CheckURL returns an error unless a text is the URL of a webhook: https with a host, and no user or fragment. If
+// private addresses are allowed, http is too. An address in the URL must be allowed.
 func CheckURL(text string, allowPrivate bool) error {
 	u, err := url.Parse(text)
 	switch {

@@ -18,16 +18,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// Limits of a response. Its body means nothing; it is read so that the connection can be
-// reused.
+// Limits of a response. Its body means nothing; it is read so that the connection can be reused.
 const (
 	headerBytesMax = 16 << 10
 	bodyBytesMax   = 16 << 10
 )
 
-// newClient returns the client of the deliveries. It follows no redirect, because the target
-// could be another address, and uses no proxy of the environment, because the address of the
-// receiver could not be checked.
+// newClient returns the client of the deliveries. It follows no redirect, because the target could be another address,
+// and uses no proxy of the environment, because the address of the receiver could not be checked.
 func newClient(c *Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -148,8 +146,7 @@ func (s *Sender) reasonOf(err error) string {
 // retryAfterMax bounds the wait that a receiver can demand.
 const retryAfterMax = time.Hour
 
-// retryAfter returns the wait of the header Retry-After (RFC 9110 section 10.2.3), 0 without
-// one.
+// retryAfter returns the wait of the header Retry-After (RFC 9110 section 10.2.3), 0 without one.
 func retryAfter(response *http.Response, now time.Time) time.Duration {
 	text := response.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

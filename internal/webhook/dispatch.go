@@ -176,8 +176,7 @@ func (d *dispatcher) collect(r result) {
 	d.settled = append(d.settled, s)
 }
 
-// finish waits for the running attempts, which Retire ends after closeTimeMax, and stores their
-// results.
+// finish waits for the running attempts, which Retire ends after closeTimeMax, and stores their results.
 func (d *dispatcher) finish() {
 	for d.attempts > 0 {
 		d.collect(<-d.results)

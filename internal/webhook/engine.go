@@ -23,11 +23,10 @@ type Outbox interface {
 	// EventsWritten returns a channel that holds a value after this engine has written events.
 	EventsWritten() <-chan struct{}
 
-	// TakeDeliveries stores the results of claimed deliveries, and claims others that are
-	// due, in one transaction. No other call, of any engine, returns a claimed delivery
-	// until its claim ends or a result releases it, and none returns a delivery to a webhook
-	// that is not active. A failure whose claim has ended has no effect. Without results and
-	// due deliveries, it writes nothing.
+	// TakeDeliveries stores the results of claimed deliveries, and claims others that are due, in one transaction. No
+	// other call, of any engine, returns a claimed delivery until its claim ends or a result releases it, and none returns
+	// a delivery to a webhook that is not active. A failure whose claim has ended has no effect. Without results and due
+	// deliveries, it writes nothing.
 	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
 
 	// EndDeliveries makes pending deliveries to webhooks that are not active dead letters: at

@@ -19,8 +19,7 @@ const (
 	deadTimeMax = 30 * 24 * time.Hour // age at which a dead letter is removed
 )
 
-// maintain makes old deliveries dead letters, removes old dead letters, and counts the
-// deliveries for the metrics.
+// maintain makes old deliveries dead letters, removes old dead letters, and counts the deliveries for the metrics.
 func (s *Sender) maintain() {
 	expire, count := time.NewTimer(expireEvery), time.NewTimer(0)
 	defer expire.Stop()
@@ -110,8 +109,7 @@ func (s *Sender) count() {
 	}
 }
 
-// metrics are the metrics of a Sender. The addresses are settings, so their number is
-// bounded.
+// metrics are the metrics of a Sender. The addresses are settings, so their number is bounded.
 type metrics struct {
 	attempts *prometheus.CounterVec
 	dead     *prometheus.CounterVec

@@ -33,9 +33,8 @@ const (
 	secretsMax = 2 // that sign at the same time, during a rotation
 )
 
-// ParseSecrets parses secrets in the form whsec_BASE64 of Standard Webhooks, with white
-// space between them: one, or two while the receivers change from one to the other. The
-// error does not contain them.
+// ParseSecrets parses secrets in the form whsec_BASE64 of Standard Webhooks, with white space between them: one, or two
+// while the receivers change from one to the other. The error does not contain them.
 func ParseSecrets(text string) ([]Secret, error) {
 	words := strings.Fields(text)
 	switch {
@@ -62,8 +61,7 @@ func ParseSecrets(text string) ([]Secret, error) {
 	return secrets, nil
 }
 
-// sign returns the header webhook-signature: a signature by each secret, with spaces between
-// them.
+// sign returns the header webhook-signature: a signature by each secret, with spaces between them.
 func sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	var signatures []string
 	for _, s := range secrets {

@@ -14,12 +14,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// A revocation takes effect within a second. The watcher polls the engine four times a
-// second. A request waits for a new poll if the last one is older than staleAfter (the
-// machine slept, the engine hangs), or if its token is invalid, because the token may be
-// new. Expired and revoked tokens wait like unknown ones, so the response time does not
-// tell them apart. Waiting requests share a poll, and the rate of polls is bounded, so
-// neither a slow engine nor guessed tokens cost much.
+// A revocation takes effect within a second. The watcher polls the engine four times a second. A request waits for a
+// new poll if the last one is older than staleAfter (the machine slept, the engine hangs), or if its token is invalid,
+// because the token may be new. Expired and revoked tokens wait like unknown ones, so the response time does not tell
+// them apart. Waiting requests share a poll, and the rate of polls is bounded, so neither a slow engine nor guessed
+// tokens cost much.
 const (
 	pollEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
@@ -119,8 +118,7 @@ func (c *credentials) poll(caller context.Context, since time.Time) error {
 	return c.outage.observe(caller, time.Unix(0, c.polledAt.Load()), func() error { return c.read(ctx, now) })
 }
 
-// read reads the engine's state, and the tokens if they have changed. The caller holds
-// polling.
+// read reads the engine's state, and the tokens if they have changed. The caller holds polling.
 func (c *credentials) read(ctx context.Context, now time.Time) error {
 	state, err := c.engine.State(ctx)
 	if err != nil {
@@ -139,8 +137,7 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// saveUses stores the times of last use. After a failure it stores them with the next
-// call.
+// saveUses stores the times of last use. After a failure it stores them with the next call.
 func (c *credentials) saveUses(ctx context.Context) {
 	now := time.Now()
 	c.triedAt = now
@@ -208,8 +205,7 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
-// unreadable returns the error of a client whose credential cannot be checked. outage
-// logs one line for all of them.
+// unreadable returns the error of a client whose credential cannot be checked. outage logs one line for all of them.
 func (c *credentials) unreadable(err error) error {
 	c.log.Debug("could not read the tokens", "error", err)
 	return plant.Errorf(plant.CodeStoreUnavailable,

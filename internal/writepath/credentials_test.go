@@ -89,8 +89,7 @@ func TestStaleAfterKeys(t *testing.T) {
 	})
 }
 
-// hungSubjects is an engine that does not respond to PutSubject before its context ends, or for
-// a minute.
+// hungSubjects is an engine that does not respond to PutSubject before its context ends, or for a minute.
 type hungSubjects struct{ stub }
 
 func (*hungSubjects) PutSubject(ctx context.Context, t auth.Token, _ int) (auth.Token, error) {
@@ -171,8 +170,7 @@ func TestInvalidJWTIsVerifiedOnce(t *testing.T) {
 	})
 }
 
-// TestClockSetBack shows that a revocation takes effect even when the last poll seems to be
-// in the future.
+// TestClockSetBack shows that a revocation takes effect even when the last poll seems to be in the future.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -189,8 +187,7 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// TestNewToken shows that a new token is valid at once, and that guessed tokens cause no
-// polls.
+// TestNewToken shows that a new token is valid at once, and that guessed tokens cause no polls.
 func TestNewToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -217,9 +214,8 @@ func TestNewToken(t *testing.T) {
 	})
 }
 
-// TestInvalidTokensWaitAlike shows that unknown, expired and revoked tokens wait for the
-// same poll, so that the time of a response does not tell them apart. A text that is no
-// token waits for none.
+// TestInvalidTokensWaitAlike shows that unknown, expired and revoked tokens wait for the same poll, so that the time of
+// a response does not tell them apart. A text that is no token waits for none.
 func TestInvalidTokensWaitAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -255,8 +251,7 @@ func TestInvalidTokensWaitAlike(t *testing.T) {
 	})
 }
 
-// TestSlowEngine has an engine whose polls take longer than staleAfter: all waiting
-// requests share a poll.
+// TestSlowEngine has an engine whose polls take longer than staleAfter: all waiting requests share a poll.
 func TestSlowEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -315,8 +310,7 @@ func TestLastUseIsSaved(t *testing.T) {
 	})
 }
 
-// TestLateUseIsSaved uses tokens by requests that wait for the engine while the store saves other
-// uses.
+// TestLateUseIsSaved uses tokens by requests that wait for the engine while the store saves other uses.
 func TestLateUseIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tokens = 140 // one each half a second

@@ -16,8 +16,7 @@ import (
 // revocation. With wait, it waits for new keys of the issuer if the JWT names an unknown key.
 type VerifyJWT func(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error)
 
-// Limits of the rows that are not tokens of the operator. An issuer can have any number of
-// subjects.
+// Limits of the rows that are not tokens of the operator. An issuer can have any number of subjects.
 const (
 	SubjectsMax    = 100_000
 	RevokedJWTsMax = 10_000
@@ -77,8 +76,7 @@ func (c *credentials) register(ctx context.Context, claims *auth.Claims, now tim
 	return c.keyring.Add(stored, claims, now)
 }
 
-// logUnregistered logs a failure of PutSubject, at most once a minute as a warning. The caller holds
-// registering.
+// logUnregistered logs a failure of PutSubject, at most once a minute as a warning. The caller holds registering.
 func (c *credentials) logUnregistered(err error) {
 	level, now := slog.LevelDebug, time.Now()
 	if !c.outage.unreachable() && now.Sub(c.unregisteredAt) >= time.Minute {

@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// metrics are the metrics of the write path. The server counts refused requests by error
-// number.
+// metrics are the metrics of the write path. The server counts refused requests by error number.
 type metrics struct {
 	created, failed atomic.Int64 // which Numbers returns too
 	replayed        prometheus.Counter
@@ -136,8 +135,7 @@ const expiresSoon = 7 * 24 * time.Hour
 // expiring returns the number of valid credentials that expire soon.
 func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.Now(), expiresSoon)) }
 
-// measure registers the metrics of the polled state. A scrape calls no engine, so it
-// does not wait for a database.
+// measure registers the metrics of the polled state. A scrape calls no engine, so it does not wait for a database.
 func (c *credentials) measure(to prometheus.Registerer) {
 	in := promauto.With(to)
 	in.NewGaugeFunc(prometheus.GaugeOpts{

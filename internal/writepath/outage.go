@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// unreachableAfter is the age of the last successful poll at which the engine counts as
-// unreachable.
+// unreachableAfter is the age of the last successful poll at which the engine counts as unreachable.
 const unreachableAfter = 1500 * time.Millisecond
 
 // unwritableAfter is the time without a successful commit after a failed one, after which the
@@ -21,11 +20,10 @@ const unwritableAfter = 2 * time.Second
 
 var errNoAnswer = errors.New("no answer in time")
 
-// outage collects the failures of an engine. The log has one line when the engine
-// becomes unreachable and one when it is reachable again, however many polls, requests
-// and commits fail in between; and the same two lines about a reachable engine whose
-// commits fail. Failed commits are logged by themselves only if neither follows: after a
-// later commit and a later poll have succeeded.
+// outage collects the failures of an engine. The log has one line when the engine becomes unreachable and one when it
+// is reachable again, however many polls, requests and commits fail in between; and the same two lines about a
+// reachable engine whose commits fail. Failed commits are logged by themselves only if neither follows: after a later
+// commit and a later poll have succeeded.
 type outage struct {
 	log *slog.Logger
 
@@ -136,8 +134,7 @@ func (o *outage) pollSucceeded(start time.Time) {
 	}
 }
 
-// pollFailed records a poll that failed or got no answer in time. The last successful poll
-// started at last.
+// pollFailed records a poll that failed or got no answer in time. The last successful poll started at last.
 func (o *outage) pollFailed(last time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,8 +165,7 @@ func (o *outage) end() {
 	}
 }
 
-// logCommits logs the commits that failed while the engine was reachable. The caller has
-// locked mu.
+// logCommits logs the commits that failed while the engine was reachable. The caller has locked mu.
 func (o *outage) logCommits() {
 	if o.commits.number > 0 {
 		o.log.Error("commit failed", "commits", o.commits.number, "plants", o.commits.plants, "error", o.commits.first)
@@ -177,9 +173,8 @@ func (o *outage) logCommits() {
 	o.commits = failures{}
 }
 
-// observe calls poll and records the result. The last successful poll started at last.
-// If poll does not return in time, observe records a failure before the end of poll. It
-// records no failure if the caller canceled the poll.
+// observe calls poll and records the result. The last successful poll started at last. If poll does not return in time,
+// observe records a failure before the end of poll. It records no failure if the caller canceled the poll.
 func (o *outage) observe(caller context.Context, last time.Time, poll func() error) error {
 	start := time.Now()
 	wait := unreachableAfter - start.Sub(last)

@@ -75,9 +75,8 @@ func wantLines(t *testing.T, j *journal, want ...string) {
 	}
 }
 
-// TestOutage has an engine fail or hang for 20 s, while clients send requests: the store is
-// not ready within 2 s, and the log has one line for the start of the outage and one for
-// its end.
+// TestOutage has an engine fail or hang for 20 s, while clients send requests: the store is not ready within 2 s, and
+// the log has one line for the start of the outage and one for its end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

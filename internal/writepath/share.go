@@ -5,10 +5,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// A credential may have three plants in the pending batch for each free place. So one
-// credential can fill three quarters of the queue. With n such credentials, one place in
-// 3n+1 stays free, and a credential with few plants always finds a place. The rule also
-// holds for the bytes of the plants.
+// A credential may have three plants in the pending batch for each free place. So one credential can fill three
+// quarters of the queue. With n such credentials, one place in 3n+1 stays free, and a credential with few plants always
+// finds a place. The rule also holds for the bytes of the plants.
 const sharePerFree = 3
 
 // share is one credential's part of the pending batch.

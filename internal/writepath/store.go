@@ -28,15 +28,13 @@ type Config struct {
 	Tracer  *trace.Tracer         // nil: no spans
 }
 
-// Store creates plants and authenticates requests, for the server. It is safe for
-// concurrent use.
+// Store creates plants and authenticates requests, for the server. It is safe for concurrent use.
 type Store struct {
 	writer      *writer
 	credentials *credentials
 }
 
-// New starts a store on an engine, and reads the tokens before it returns. The
-// caller closes it.
+// New starts a store on an engine, and reads the tokens before it returns. The caller closes it.
 func New(ctx context.Context, c Config) (*Store, error) {
 	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
 	if c.Log == nil {
@@ -53,11 +51,10 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Create stores a plant; span is the request's, or nil. When it returns a nil error, the
-// plant is on stable storage; replayed reports that it was already stored. The error is a
-// *plant.Error: a conflict, or the reason why the store could not store it.
-// Create returns within Limits.AnswerTimeout. It has no context, because a plant
-// in a batch is stored even if its client disconnects.
+// Create stores a plant; span is the request's, or nil. When it returns a nil error, the plant is on stable storage;
+// replayed reports that it was already stored. The error is a *plant.Error: a conflict, or the reason why the store
+// could not store it. Create returns within Limits.AnswerTimeout. It has no context, because a plant in a batch is
+// stored even if its client disconnects.
 func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
@@ -72,8 +69,7 @@ func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Princ
 	return s.credentials.authenticate(ctx, credential)
 }
 
-// AuthenticateKnown is Authenticate for the tokens in memory only. A token that is
-// newer than the last poll is unknown.
+// AuthenticateKnown is Authenticate for the tokens in memory only. A token that is newer than the last poll is unknown.
 func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }
@@ -85,9 +81,8 @@ func (s *Store) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (au
 	return s.credentials.authenticateClaims(ctx, claims, time.Now())
 }
 
-// AuthenticateStale is Authenticate for the tokens of the last successful poll, however
-// old it is. It never waits for the engine. While the engine is unreachable, a token
-// that was revoked since is still valid.
+// AuthenticateStale is Authenticate for the tokens of the last successful poll, however old it is. It never waits for
+// the engine. While the engine is unreachable, a token that was revoked since is still valid.
 func (s *Store) AuthenticateStale(credential string) (auth.Principal, error) {
 	return s.credentials.keyring.Authenticate(credential, time.Now())
 }
@@ -109,8 +104,7 @@ func (s *Store) Ready() error {
 	return s.writer.outage.unwritable()
 }
 
-// Writing reports whether plants wait for a commit, or are in one. Reads in the background
-// pause then.
+// Writing reports whether plants wait for a commit, or are in one. Reads in the background pause then.
 func (s *Store) Writing() bool {
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
@@ -128,12 +122,10 @@ const commitLongMax = 20 * time.Second
 // that wait for a lock fail, and a later one fails if it takes more than 400 ms.
 func (s *Store) Retire(within time.Duration) { s.writer.retire(within) }
 
-// Broken returns a channel that is closed after the engine has returned store.ErrBroken.
-// The process should end then.
+// Broken returns a channel that is closed after the engine has returned store.ErrBroken. The process should end then.
 func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
 
-// Close refuses new plants, waits for the outcome of every accepted plant, and ends
-// the goroutines of the store.
+// Close refuses new plants, waits for the outcome of every accepted plant, and ends the goroutines of the store.
 func (s *Store) Close() {
 	s.writer.close()
 	s.credentials.close()

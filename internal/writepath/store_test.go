@@ -457,8 +457,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestClose shows that Close waits for the pending creates and that the store refuses later
-// ones.
+// TestClose shows that Close waits for the pending creates and that the store refuses later ones.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, stored := make(chan struct{}), 0
@@ -493,8 +492,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestRealEngine has many clients create the same plants with a real engine: each plant is
-// created exactly once.
+// TestRealEngine has many clients create the same plants with a real engine: each plant is created exactly once.
 func TestRealEngine(t *testing.T) {
 	t.Parallel()
 	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
@@ -535,8 +533,7 @@ func TestRealEngine(t *testing.T) {
 	}
 }
 
-// TestConcurrentCommits blocks as many commits as may run. Later creates wait until one of
-// the commits ends.
+// TestConcurrentCommits blocks as many commits as may run. Later creates wait until one of the commits ends.
 func TestConcurrentCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -15,11 +15,10 @@ import (
 	"plantstore/internal/trace"
 )
 
-// writer collects creates in a pending batch. A committer commits the pending batch
-// when the last commit has ended and the batch has half as many creates as there are
-// recent clients. It commits the plant of a lone client at once. Many clients, whose
-// next requests arrive when a commit ends, share the next commit: without that wait,
-// they would split into a small commit and a second one.
+// writer collects creates in a pending batch. A committer commits the pending batch when the last commit has ended and
+// the batch has half as many creates as there are recent clients. It commits the plant of a lone client at once. Many
+// clients, whose next requests arrive when a commit ends, share the next commit: without that wait, they would split
+// into a small commit and a second one.
 type writer struct {
 	engine  Engine
 	log     *slog.Logger
@@ -139,9 +138,8 @@ func (b *pendingBatch) end(late bool) {
 	})
 }
 
-// create waits for the commit of c and returns the outcome. The error is a
-// *plant.Error. If AnswerTimeout ends first, the plant stays in its batch, and the
-// error is that the outcome is unknown.
+// create waits for the commit of c and returns the outcome. The error is a *plant.Error. If AnswerTimeout ends first,
+// the plant stays in its batch, and the error is that the outcome is unknown.
 func (w *writer) create(span *trace.Span, c store.Create) (store.Outcome, error) {
 	b, i, err := w.add(span, c)
 	if err != nil {
@@ -235,13 +233,11 @@ func (w *writer) pendingPlants() int {
 	return len(w.pending.creates)
 }
 
-// next waits until half as many creates are pending as there are recent clients, or
-// at least one after waitMax. It returns the pending batch and replaces it with an
-// empty one.
+// next waits until half as many creates are pending as there are recent clients, or at least one after waitMax. It
+// returns the pending batch and replaces it with an empty one.
 //
-// The number of recent clients decays by an eighth with each commit, rounded up:
-// rounded down, it would never fall below 8, and a lone client would wait for clients
-// that have left.
+// The number of recent clients decays by an eighth with each commit, rounded up: rounded down, it would never fall
+// below 8, and a lone client would wait for clients that have left.
 func (w *writer) next() (b *pendingBatch, last bool) {
 	w.waiting <- struct{}{}
 	defer func() { <-w.waiting }()
@@ -264,9 +260,8 @@ func (w *writer) next() (b *pendingBatch, last bool) {
 	return b, w.closed || w.broken
 }
 
-// enough sets wakeAt and reports whether as many creates are pending, or no more will
-// come. If overdue is set, one create is enough. If enough returns false, wake receives
-// a value as soon as the result would be true.
+// enough sets wakeAt and reports whether as many creates are pending, or no more will come. If overdue is set, one
+// create is enough. If enough returns false, wake receives a value as soon as the result would be true.
 func (w *writer) enough(overdue bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -440,8 +435,7 @@ func (w *writer) commitEnded(number, creates int) {
 	w.inFlight -= creates
 }
 
-// longestCommit returns the run time of the oldest running commit. The caller has locked
-// mu.
+// longestCommit returns the run time of the oldest running commit. The caller has locked mu.
 func (w *writer) longestCommit() (d time.Duration) {
 	for _, start := range w.started {
 		if !start.IsZero() {

@@ -46,8 +46,7 @@ func runClients(t *testing.T, s *writepath.Store, clients, plants int) {
 	wg.Wait()
 }
 
-// TestLoneClientAfterBurst shows that a burst of clients delays a lone client for a bounded
-// number of commits.
+// TestLoneClientAfterBurst shows that a burst of clients delays a lone client for a bounded number of commits.
 func TestLoneClientAfterBurst(t *testing.T) {
 	const delayedMax = 20 // commits after a burst of 64 clients
 	for _, burst := range []int{2, 4, 5, 8, 9, 64} {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// licence is a licence that the project accepts in the program: each of them allows the use, X
-// ship its text.
+// licence is a licence that the project accepts in the program: each of them allows the use, X ship its text.
 type licence struct {
 	id      string   // SPDX identifier
 	phrases []string // of its text in small letters with single spaces; a text with all of them has this licence

@@ -17,8 +17,7 @@ const (
 // authorization is a code that no token request has used.
 type authorization struct{ nonce, challenge, redirect string }
 
-// signIns are the sign-ins of people at an Issuer. The issuer asks for no password and consents
-// at once.
+// signIns are the sign-ins of people at an Issuer. The issuer asks for no password and consents at once.
 type signIns struct {
 	codes  map[string]authorization
 	person Object // changes of the claims of an ID token
@@ -31,8 +30,7 @@ func (i *Issuer) SetPerson(changes Object) {
 	i.signIns.person = changes
 }
 
-// authorize responds to an authorization request (RFC 6749 section 4.1.1) with a redirect that has
-// a code.
+// authorize responds to an authorization request (RFC 6749 section 4.1.1) with a redirect that has a code.
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("client_id") != ClientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {

@@ -27,8 +27,7 @@ type Statement struct{ Database, Application, SQL string }
 // Statements returns the statements that clients of a server with Logging sent before
 // the call. It may return a statement several times.
 func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
-	// Another process of the server writes the log. When the last statement is in the
-	// log, so are all earlier ones.
+	// Another process of the server writes the log. When the last statement is in the log, so are all earlier ones.
 	last := fmt.Sprintf("SELECT 'the log until %s'", time.Now().Format(time.RFC3339Nano))
 	c, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
@@ -57,8 +56,7 @@ func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
 	}
 }
 
-// sent matches the message of a statement
-// (https://www.postgresql.org/docs/current/runtime-config-logging.html).
+// sent matches the message of a statement (https://www.postgresql.org/docs/current/runtime-config-logging.html).
 var sent = regexp.MustCompile(`(?s)^(?:duration: \S+ ms  )?(?:statement|parse \S+|bind \S+|execute \S+): (.*)$`)
 
 // logged reads the log. An incomplete last entry is an error.

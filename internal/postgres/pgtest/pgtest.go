@@ -24,8 +24,7 @@ import (
 	"plantstore/internal/childtest"
 )
 
-// init removes libpq's variables from the environment of the tests: they would point
-// clients at another server
+// init removes libpq's variables from the environment of the tests: they would point clients at another server
 // (https://www.postgresql.org/docs/current/libpq-envars.html).
 func init() {
 	for _, entry := range os.Environ() {
@@ -47,8 +46,7 @@ type Server struct {
 	names   atomic.Int64 // the last number of nextName
 }
 
-// Start starts a server with additional settings, such as "log_statement=all". The
-// caller stops it.
+// Start starts a server with additional settings, such as "log_statement=all". The caller stops it.
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return startWith(ctx, nil, settings)
 }
@@ -74,9 +72,8 @@ func startWith(ctx context.Context, files map[string][]byte, settings []string) 
 	return s, nil
 }
 
-// Around starts a server, sets *server, runs the tests of a package, and returns their
-// exit code. If PostgreSQL is not installed, *server is nil; with CI=true, that is a
-// failure.
+// Around starts a server, sets *server, runs the tests of a package, and returns their exit code. If PostgreSQL is not
+// installed, *server is nil; with CI=true, that is a failure.
 func Around(run func() int, server **Server) (code int) {
 	s, err := Start(context.Background())
 	if err != nil && (!errors.Is(err, ErrMissing) || os.Getenv("CI") == "true") {
@@ -113,8 +110,7 @@ func programs() (string, error) {
 	return found[len(found)-1], nil
 }
 
-// owner returns the user of the server: the current user (nil), or postgres instead of
-// root, which PostgreSQL refuses.
+// owner returns the user of the server: the current user (nil), or postgres instead of root, which PostgreSQL refuses.
 func owner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -128,9 +124,8 @@ func owner() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-// parent returns the parent of the server's directory: TMPDIR, or /tmp if the server's
-// user may have no access to TMPDIR, or if its path is too long for the path of a
-// socket, which has at most 107 bytes (unix(7)).
+// parent returns the parent of the server's directory: TMPDIR, or /tmp if the server's user may have no access to
+// TMPDIR, or if its path is too long for the path of a socket, which has at most 107 bytes (unix(7)).
 func parent(as *syscall.Credential) string {
 	const pathMax = 107 - len("/pgtest1234567890/.s.PGSQL.5432")
 	if dir := os.TempDir(); as == nil && len(dir) <= pathMax {
@@ -193,8 +188,7 @@ func (s *Server) Crash(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// write writes the files, and makes the server's user the owner of the directory and of
-// the files.
+// write writes the files, and makes the server's user the owner of the directory and of the files.
 func (s *Server) write(as *syscall.Credential, files map[string][]byte) error {
 	paths := []string{s.dir}
 	for name, text := range files {
@@ -249,9 +243,8 @@ func (s *Server) Database(ctx context.Context) (string, error) {
 	return s.url(name), execute(ctx, s.url("postgres"), "CREATE DATABASE "+name)
 }
 
-// Schema creates an empty schema in a database that all callers share, and returns
-// a URL with this schema as search_path. It needs a small part of the time of
-// Database.
+// Schema creates an empty schema in a database that all callers share, and returns a URL with this schema as
+// search_path. It needs a small part of the time of Database.
 func (s *Server) Schema(ctx context.Context) (string, error) {
 	name := s.nextName()
 	shared := s.url("postgres")

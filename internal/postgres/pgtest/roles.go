@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Roles are the owner and the server role that
-// docs/how-to/grant-postgresql-rights.md creates, with only the rights that the
-// page grants. Each is the URL of the store for its role.
+// Roles are the owner and the server role that docs/how-to/grant-postgresql-rights.md creates, with only the rights
+// that the page grants. Each is the URL of the store for its role.
 type Roles struct {
 	Owner, Server string
 

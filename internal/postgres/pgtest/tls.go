@@ -13,10 +13,9 @@ func (c Certificates) files() map[string][]byte {
 	return map[string][]byte{"server.crt": c.Certificate, "server.key": c.Key, "clients.crt": c.Clients}
 }
 
-// StartTLS starts a server that also listens on TCP port 5432 of the addresses. There it
-// accepts only TLS and SCRAM authentication. From the role "careless" it requests the
-// password in clear text, from the role "dated" its MD5 hash, with and without TLS, and
-// from the role "certified" a certificate with this name too. The caller stops it.
+// StartTLS starts a server that also listens on TCP port 5432 of the addresses. There it accepts only TLS and SCRAM
+// authentication. From the role "careless" it requests the password in clear text, from the role "dated" its MD5 hash,
+// with and without TLS, and from the role "certified" a certificate with this name too. The caller stops it.
 func StartTLS(ctx context.Context, addresses []string, c Certificates) (*Server, error) {
 	const access = `local   all all       trust
 host    all careless  all password
@@ -33,8 +32,7 @@ hostssl all all       all scram-sha-256
 	})
 }
 
-// Renew replaces the files of StartTLS. The server uses them for new connections soon
-// after the call.
+// Renew replaces the files of StartTLS. The server uses them for new connections soon after the call.
 func (s *Server) Renew(ctx context.Context, c Certificates) error {
 	as, err := owner()
 	if err != nil {

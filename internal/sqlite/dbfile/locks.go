@@ -14,8 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// SQLite's write lock is not fair, and it does not show a server. So there are lock
-// files beside the database:
+// SQLite's write lock is not fair, and it does not show a server. So there are lock files beside the database:
 //
 //   - The one server of the file locks FILE-serve until it ends, and the file itself by LockFile.
 //     A restore locks FILE-serve and the write ticket before it replaces the file.
@@ -201,8 +200,7 @@ func openLock(path, suffix string) (*os.File, error) {
 	return f, nil
 }
 
-// tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a
-// conflicting lock.
+// tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a conflicting lock.
 func tryLock(f *os.File, how int) (locked bool, err error) {
 	err = flock(f, how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -13,9 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// FILE-mark stores the commit mark: the number of the last acknowledged commit. It detects lost
-// commits, which the store itself cannot: without its WAL, or with the WAL of another store,
-// the file is an intact older state.
+// FILE-mark stores the commit mark: the number of the last acknowledged commit. It detects lost commits, which the
+// store itself cannot: without its WAL, or with the WAL of another store, the file is an intact older state.
 //
 // The engine writes the mark after each commit and before the acknowledgement. It does not
 // sync the mark, which would double the cost of a commit. So the mark is exact after a kill.
@@ -39,8 +38,7 @@ func (m mark) encode() []byte {
 // removed the mark to continue without the lost plants.
 var errNoMark = errors.New("no mark")
 
-// readMark reads a mark. It retries if the mark is damaged, because another process may be
-// writing it.
+// readMark reads a mark. It retries if the mark is damaged, because another process may be writing it.
 func readMark(path string) (m mark, err error) {
 	for range 3 {
 		b, err := safefile.ReadSmall(path+MarkSuffix, markBytes)
@@ -77,9 +75,8 @@ func RefuseNew(path string) error {
 		store.ErrBroken, path, m.commits, path+MarkSuffix)
 }
 
-// CheckMark reads the state of a store and compares it with the mark; fault describes the
-// difference. A server changes both, so CheckMark reads the mark first, and the connection must
-// not have started to read in its transaction.
+// CheckMark reads the state of a store and compares it with the mark; fault describes the difference. A server changes
+// both, so CheckMark reads the mark first, and the connection must not have started to read in its transaction.
 func CheckMark(c *sqlite3.Conn, path string) (s State, fault, err error) {
 	m, errMark := readMark(path)
 	if s, err = ReadState(c); err != nil {

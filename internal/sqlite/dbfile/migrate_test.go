@@ -30,9 +30,8 @@ const (
 // nextSQL is a migration to the next schema.
 const nextSQL = "ALTER TABLE tokens ADD COLUMN note TEXT; UPDATE tokens SET note = 'old'"
 
-// olderStore creates a store of the newest schema with three plants and a token. With wal, the last
-// plant is only in the WAL, as after a kill of the server. The store is older when the test has called
-// AddMigration.
+// olderStore creates a store of the newest schema with three plants and a token. With wal, the last plant is only in
+// the WAL, as after a kill of the server. The store is older when the test has called AddMigration.
 func olderStore(t testing.TB, wal bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "older.db")

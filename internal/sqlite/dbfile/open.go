@@ -11,13 +11,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// BusyMilliseconds is the time that a reading connection waits for the short locks of
-// recovery.
+// BusyMilliseconds is the time that a reading connection waits for the short locks of recovery.
 const BusyMilliseconds = 2000
 
-// OpenForReading opens a store for reading. If the WAL has frames, the connection is read-only,
-// so that Close keeps the WAL. Otherwise it is writable, so that Close removes the empty WAL that
-// SQLite creates.
+// OpenForReading opens a store for reading. If the WAL has frames, the connection is read-only, so that Close keeps the
+// WAL. Otherwise it is writable, so that Close removes the empty WAL that SQLite creates.
 func OpenForReading(path string) (*sqlite3.Conn, error) {
 	if err := cmp.Or(CheckNamed(path), CheckBeside(path)); err != nil {
 		return nil, err
@@ -52,8 +50,7 @@ func refuseAlias(path string) error {
 	return errors.Join(alias, c.Close())
 }
 
-// OpenImmutable opens the file of a store for reading, without its WAL. The file must not
-// change while it is open.
+// OpenImmutable opens the file of a store for reading, without its WAL. The file must not change while it is open.
 func OpenImmutable(path string) (*sqlite3.Conn, error) { return open(path, sqlite3.OpenImmutable) }
 
 func open(path string, how func(string) (*sqlite3.Conn, error)) (*sqlite3.Conn, error) {

@@ -30,9 +30,8 @@ var SQLiteSuffixes = []string{"-wal", "-shm", "-journal"}
 var besideSuffixes = append(
 	[]string{MarkSuffix, ServeSuffix, ticketSuffix, originSuffix, MoveSuffix}, SQLiteSuffixes...)
 
-// RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
-// and the lock files are beside the real file. If the file does not exist, RealPath resolves
-// the links of the directory.
+// RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark and the lock files are
+// beside the real file. If the file does not exist, RealPath resolves the links of the directory.
 func RealPath(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target
@@ -95,10 +94,9 @@ func checkPaths(path string, file *syscall.Stat_t) error {
 	return nil
 }
 
-// CheckBeside returns an error if a file with one of these suffixes beside a store is not a
-// regular file, or belongs to another user than the store; without suffixes it checks all
-// files. In a directory with other writers, a link would redirect writes to another file, a
-// FIFO would block forever, and the owner of a WAL could change the store.
+// CheckBeside returns an error if a file with one of these suffixes beside a store is not a regular file, or belongs to
+// another user than the store; without suffixes it checks all files. In a directory with other writers, a link would
+// redirect writes to another file, a FIFO would block forever, and the owner of a WAL could change the store.
 func CheckBeside(path string, suffixes ...string) error {
 	if len(suffixes) == 0 {
 		suffixes = besideSuffixes

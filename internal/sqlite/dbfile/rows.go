@@ -82,8 +82,7 @@ func AuditRows(c *sqlite3.Conn, after int64, limit int) ([]audit.Row, error) {
 	})
 }
 
-// TokenDigests returns the sum of the digests and the number of the tokens that match a
-// condition.
+// TokenDigests returns the sum of the digests and the number of the tokens that match a condition.
 func TokenDigests(c *sqlite3.Conn, where string, values ...any) (sum, n int64, err error) {
 	const sql = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix, " +
 		"kind, issuer, identifier FROM tokens WHERE "
@@ -98,8 +97,7 @@ func TokenDigests(c *sqlite3.Conn, where string, values ...any) (sum, n int64, e
 	return sum, n, nil
 }
 
-// tokenDigest returns the digest of a row of TokenDigests. It omits the last use, which may
-// be lost.
+// tokenDigest returns the digest of a row of TokenDigests. It omits the last use, which may be lost.
 func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 	for column := range 4 {
 		d.Text(s.Text(column))

@@ -14,16 +14,14 @@ var migrationFiles embed.FS
 // migrations are the files in their order.
 var migrations = store.Migrations(migrationFiles)
 
-// applicationID identifies the file of a plant store, "plnt"
-// (https://sqlite.org/pragma.html#pragma_application_id).
+// applicationID identifies the file of a plant store, "plnt" (https://sqlite.org/pragma.html#pragma_application_id).
 const applicationID = 0x706c6e74
 
 // NewestSchema returns the schema of this program: the number of its migrations.
 func NewestSchema() int { return len(migrations) }
 
-// SchemaVersion returns the schema of a file, 0 for an empty file, and an error for a file of
-// another program or of a newer version. The schema is the file's user_version: the number of
-// applied migrations.
+// SchemaVersion returns the schema of a file, 0 for an empty file, and an error for a file of another program or of a
+// newer version. The schema is the file's user_version: the number of applied migrations.
 func SchemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	id, err := c.QueryInt("PRAGMA application_id")
 	if err != nil {
@@ -50,8 +48,7 @@ func SchemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	return 0, nil
 }
 
-// Migrate applies the migrations after a version of the schema. The caller runs it in a
-// transaction.
+// Migrate applies the migrations after a version of the schema. The caller runs it in a transaction.
 func Migrate(c *sqlite3.Conn, from int) error {
 	for version := from; version < NewestSchema(); version++ {
 		if err := apply(c, version); err != nil {

@@ -10,9 +10,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Views, triggers, generated columns and expressions in indexes are code in a file: they run with
-// the statements that use them. So every open compares the schema with the
-// schema of the migrations before it reads a table.
+// Views, triggers, generated columns and expressions in indexes are code in a file: they run with the statements that
+// use them. So every open compares the schema with the schema of the migrations before it reads a table.
 
 // object is a row of sqlite_schema. SQLite refuses a row that contradicts its sql
 // (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).

@@ -1,13 +1,10 @@
-// Package sqlite3 is the part of SQLite's C interface that the engine uses. It
-// calls modernc.org/sqlite/lib, SQLite translated to Go, and so needs neither a
-// C compiler nor a C library.
+// Package sqlite3 is the part of SQLite's C interface that the engine uses. It calls modernc.org/sqlite/lib, SQLite
+// translated to Go, and so needs neither a C compiler nor a C library.
 //
-// The engine does not use database/sql because that hides features that it
-// needs: a single writing connection, explicit checkpoints, the change count of
-// each row, and bound values without an allocation each.
+// The engine does not use database/sql because that hides features that it needs: a single writing connection, explicit
+// checkpoints, the change count of each row, and bound values without an allocation each.
 //
-// Only one goroutine at a time may use a Conn and its statements, except for
-// Interrupt, which any goroutine may call.
+// Only one goroutine at a time may use a Conn and its statements, except for Interrupt, which any goroutine may call.
 package sqlite3
 
 import (
@@ -39,22 +36,19 @@ const (
 	outBytes  = 32
 )
 
-// Open opens the database file at path for reading and writing, and creates
-// it if it does not exist. The caller closes the connection. The error is an
-// *Error. Connections of this package refuse to read views: the query of a view
-// in an untrusted file may be endless.
+// Open opens the database file at path for reading and writing, and creates it if it does not exist. The caller closes
+// the connection. The error is an *Error. Connections of this package refuse to read views: the query of a view in an
+// untrusted file may be endless.
 func Open(path string) (*Conn, error) {
 	return open(path, defaultVFS, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 }
 
-// OpenBuffered opens the database file at path like Open, for a connection that
-// commits or checkpoints often. It writes the frames of a commit into the WAL in
-// few calls, and syncs the database while a checkpoint writes it, not only at the
-// end; see writeBuffer. On Linux it syncs by fdatasync.
+// OpenBuffered opens the database file at path like Open, for a connection that commits or checkpoints often. It writes
+// the frames of a commit into the WAL in few calls, and syncs the database while a checkpoint writes it, not only at
+// the end; see writeBuffer. On Linux it syncs by fdatasync.
 //
-// The connection must keep SQLite's default of synchronous = FULL: then
-// each commit in WAL mode syncs the WAL, and so flushes the buffer, before
-// another connection can read its frames.
+// The connection must keep SQLite's default of synchronous = FULL: then each commit in WAL mode syncs the WAL, and so
+// flushes the buffer, before another connection can read its frames.
 func OpenBuffered(path string) (*Conn, error) {
 	vfs, err := registerVFS()
 	if err != nil {
@@ -63,24 +57,21 @@ func OpenBuffered(path string) (*Conn, error) {
 	return open(path, vfs, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 }
 
-// OpenReadOnly opens the existing database file at path for reading only. It
-// also reads a WAL beside the file, and leaves it unchanged. The caller closes
-// the connection. The error is an *Error.
+// OpenReadOnly opens the existing database file at path for reading only. It also reads a WAL beside the file, and
+// leaves it unchanged. The caller closes the connection. The error is an *Error.
 func OpenReadOnly(path string) (*Conn, error) {
 	return open(path, defaultVFS, lib.SQLITE_OPEN_READONLY)
 }
 
-// OpenImmutable opens the existing database file at path for reading only. The
-// file must not change while it is open. Files beside it are ignored: a journal
-// or a WAL is neither read nor rolled back. The caller closes the connection.
+// OpenImmutable opens the existing database file at path for reading only. The file must not change while it is open.
+// Files beside it are ignored: a journal or a WAL is neither read nor rolled back. The caller closes the connection.
 // The error is an *Error.
 func OpenImmutable(path string) (*Conn, error) {
 	return open(fileURI(path, "immutable=1"), defaultVFS, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
 }
 
-// OpenUnlocked opens the existing database file at path for reading and writing,
-// without SQLite's locks: no other connection may open the file until Close. The
-// error is an *Error.
+// OpenUnlocked opens the existing database file at path for reading and writing, without SQLite's locks: no other
+// connection may open the file until Close. The error is an *Error.
 func OpenUnlocked(path string) (*Conn, error) {
 	return open(fileURI(path, "nolock=1"), defaultVFS, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_URI)
 }
@@ -123,8 +114,7 @@ func (c *Conn) Close() error {
 		s.Close()
 	}
 	clear(c.run)
-	// Not sqlite3_close_v2: it would free the connection with its last statement,
-	// when c.tls is closed already.
+	// Not sqlite3_close_v2: it would free the connection with its last statement, when c.tls is closed already.
 	if code := lib.Xsqlite3_close(c.tls, c.db); code != lib.SQLITE_OK {
 		return &Error{Op: "close", Code: int(code), Message: "a statement or a backup of the connection is still open"}
 	}
@@ -203,15 +193,13 @@ func (c *Conn) Row(sql string, read func(*Stmt), values ...any) (found bool, err
 	return found, err
 }
 
-// QueryInt runs sql and returns the integer in the first column of its first
-// row; 0 if it has no row.
+// QueryInt runs sql and returns the integer in the first column of its first row; 0 if it has no row.
 func (c *Conn) QueryInt(sql string, values ...any) (n int64, err error) {
 	_, err = c.Row(sql, func(s *Stmt) { n = s.Int64(0) }, values...)
 	return n, err
 }
 
-// QueryText runs sql and returns the text in the first column of its first row;
-// "" if it has no row.
+// QueryText runs sql and returns the text in the first column of its first row; "" if it has no row.
 func (c *Conn) QueryText(sql string) (text string, err error) {
 	_, err = c.Row(sql, func(s *Stmt) { text = s.Text(0) })
 	return text, err
@@ -247,16 +235,14 @@ func (c *Conn) During(ctx context.Context, do func() error) error {
 	return err
 }
 
-// Changes returns the number of rows that the last INSERT, UPDATE or DELETE
-// changed.
+// Changes returns the number of rows that the last INSERT, UPDATE or DELETE changed.
 func (c *Conn) Changes() int { return int(lib.Xsqlite3_changes(c.tls, c.db)) }
 
 // TotalChanges returns the number of rows changed since the connection was opened.
 func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
 
-// ReadOnly reports whether SQLite opened the file for reading only, although the
-// caller opened it for writing: its mode, its owner or its file system forbids
-// writing.
+// ReadOnly reports whether SQLite opened the file for reading only, although the caller opened it for writing: its
+// mode, its owner or its file system forbids writing.
 func (c *Conn) ReadOnly() bool {
 	const main = 0
 	return lib.Xsqlite3_db_readonly(c.tls, c.db, main) == 1
@@ -272,16 +258,14 @@ func (c *Conn) BusyTimeout(milliseconds int) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(milliseconds))
 }
 
-// Interrupt makes the running call of the connection fail soon. Any goroutine may
-// call it while the connection is open.
+// Interrupt makes the running call of the connection fail soon. Any goroutine may call it while the connection is open.
 func (c *Conn) Interrupt() {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	lib.Xsqlite3_interrupt(tls, c.db)
 }
 
-// KeepWAL sets whether Close leaves the WAL unchanged, even as the last
-// connection to its database.
+// KeepWAL sets whether Close leaves the WAL unchanged, even as the last connection to its database.
 func (c *Conn) KeepWAL(keep bool) { c.config(lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep) }
 
 // config sets an option of the connection (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
@@ -302,17 +286,15 @@ func storeFrames(_ *libc.TLS, to, _, _ uintptr, frames int32) int32 {
 	return lib.SQLITE_OK
 }
 
-// WALFrames returns the number of frames in the WAL after the last commit of this
-// connection, including frames of other processes
-// (https://sqlite.org/c3ref/wal_hook.html).
+// WALFrames returns the number of frames in the WAL after the last commit of this connection, including frames of other
+// processes (https://sqlite.org/c3ref/wal_hook.html).
 func (c *Conn) WALFrames() int { return int(*(*int32)(pointer(c.out + outFrames))) }
 
 // CheckpointMode is a mode of https://sqlite.org/c3ref/wal_checkpoint_v2.html.
 type CheckpointMode int32
 
-// Passive copies as many frames as possible without waiting. Truncate waits for
-// readers and writers up to the busy timeout, copies all frames and empties the
-// WAL.
+// Passive copies as many frames as possible without waiting. Truncate waits for readers and writers up to the busy
+// timeout, copies all frames and empties the WAL.
 const (
 	Passive  CheckpointMode = lib.SQLITE_CHECKPOINT_PASSIVE
 	Truncate CheckpointMode = lib.SQLITE_CHECKPOINT_TRUNCATE
@@ -347,9 +329,8 @@ func (c *Conn) file() (address uintptr, err error) {
 	return *(*uintptr)(pointer(c.out)), c.check("file pointer", code)
 }
 
-// SyncFile syncs the database file through SQLite's descriptor. Closing another
-// descriptor of the file would release SQLite's locks on it
-// (https://sqlite.org/howtocorrupt.html, section 2.2).
+// SyncFile syncs the database file through SQLite's descriptor. Closing another descriptor of the file would release
+// SQLite's locks on it (https://sqlite.org/howtocorrupt.html, section 2.2).
 func (c *Conn) SyncFile() error {
 	file, err := c.file()
 	if err != nil {
@@ -396,9 +377,8 @@ func cString(tls *libc.TLS, text string) uintptr {
 	return memory
 }
 
-// pointer turns an address of C memory into a pointer. This is sound because
-// Go's garbage collector neither moves nor frees that memory. The indirection
-// keeps go vet from reporting arithmetic on a Go pointer.
+// pointer turns an address of C memory into a pointer. This is sound because Go's garbage collector neither moves nor
+// frees that memory. The indirection keeps go vet from reporting arithmetic on a Go pointer.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

@@ -70,8 +70,7 @@ func (e *Error) NotWritable() bool {
 // Interrupted reports whether Interrupt ended the call.
 func (e *Error) Interrupted() bool { return e.primary() == lib.SQLITE_INTERRUPT }
 
-// IO reports whether the operating system returned an error for which SQLite has
-// no specific code.
+// IO reports whether the operating system returned an error for which SQLite has no specific code.
 func (e *Error) IO() bool { return e.primary() == lib.SQLITE_IOERR }
 
 // Corrupt reports whether the file is damaged.

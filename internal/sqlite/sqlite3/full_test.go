@@ -99,8 +99,7 @@ func TestCommitCut(t *testing.T) {
 	}
 }
 
-// recoveredSum copies the files of a connection, as they are after a kill, and returns the sum of a
-// column of the copy.
+// recoveredSum copies the files of a connection, as they are after a kill, and returns the sum of a column of the copy.
 func recoveredSum(t *testing.T, c *Conn) string {
 	t.Helper()
 	path, err := c.QueryText("SELECT file FROM pragma_database_list")

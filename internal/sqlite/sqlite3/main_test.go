@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain resolves symbolic links in TMPDIR, because messages and descriptors
-// have the real path of a database.
+// TestMain resolves symbolic links in TMPDIR, because messages and descriptors have the real path of a database.
 func TestMain(m *testing.M) {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	if err == nil {

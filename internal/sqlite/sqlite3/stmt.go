@@ -107,8 +107,7 @@ func (s *Stmt) Bind(values ...any) {
 	}
 }
 
-// BindInt64 binds an integer. Like all Bind methods it panics if the parameter
-// does not exist.
+// BindInt64 binds an integer. Like all Bind methods it panics if the parameter does not exist.
 func (s *Stmt) BindInt64(param int, v int64) {
 	s.must(lib.Xsqlite3_bind_int64(s.conn.tls, s.stmt, int32(param), v))
 }

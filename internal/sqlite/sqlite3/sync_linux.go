@@ -7,9 +7,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// syncData syncs the data of a sqlite3_file of SQLite's "unix" VFS, and reports
-// whether it did. SQLite itself syncs a file that it just created, because it
-// then syncs the directory, too.
+// syncData syncs the data of a sqlite3_file of SQLite's "unix" VFS, and reports whether it did. SQLite itself syncs a
+// file that it just created, because it then syncs the directory, too.
 func syncData(unixFile uintptr) (code int32, done bool) {
 	f := (*lib.TunixFile)(pointer(unixFile))
 	if f.FctrlFlags&lib.UNIXFILE_DIRSYNC != 0 {

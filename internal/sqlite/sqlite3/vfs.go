@@ -43,16 +43,14 @@ var registerVFS = sync.OnceValues(func() (name uintptr, err error) {
 	return name, nil
 })
 
-// address converts a Go function to a C function pointer of the translated library:
-// the address of its function value. The function must capture no variables: then Go
-// neither frees nor moves its function value.
+// address converts a Go function to a C function pointer of the translated library: the address of its function value.
+// The function must capture no variables: then Go neither frees nor moves its function value.
 func address[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
 // function converts a C function pointer of the library to a Go function.
 func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&struct{ uintptr }{address})) }
 
-// vfsOpen replaces the methods of each database and WAL. Journals and temporary files keep
-// the parent's methods.
+// vfsOpen replaces the methods of each database and WAL. Journals and temporary files keep the parent's methods.
 func vfsOpen(tls *libc.TLS, self, name, opened uintptr, flags int32, outFlags uintptr) int32 {
 	open := function[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32]((*vfs)(pointer(self)).parentOpen)
 	code := open(tls, self, name, opened, flags, outFlags)

@@ -122,8 +122,7 @@ func TestShimJournalModes(t *testing.T) {
 	}
 }
 
-// TestShimFeatures uses features of SQLite that call other methods of the VFS and
-// of its files.
+// TestShimFeatures uses features of SQLite that call other methods of the VFS and of its files.
 func TestShimFeatures(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -161,8 +160,7 @@ func TestShimMemoryMap(t *testing.T) {
 	wantText(t, c, "PRAGMA mmap_size = 65536", "65536")
 }
 
-// TestShimReadOnly opens a database for reading only, with and without a WAL, and
-// as immutable.
+// TestShimReadOnly opens a database for reading only, with and without a WAL, and as immutable.
 func TestShimReadOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a%20?#.db")
@@ -293,8 +291,7 @@ func TestShimErrors(t *testing.T) {
 	}
 }
 
-// TestShimConcurrently opens, uses and closes connections in many goroutines,
-// some of them on the same database.
+// TestShimConcurrently opens, uses and closes connections in many goroutines, some of them on the same database.
 func TestShimConcurrently(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,10 +7,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// file is what the VFS adds to the parent's sqlite3_file of a database or a WAL
-// (https://sqlite.org/c3ref/file.html). It follows the sqlite3_file in the same C memory. SQLite
-// owns the memory and passes the address of the sqlite3_file to every method
-// (https://sqlite.org/c3ref/io_methods.html).
+// file is what the VFS adds to the parent's sqlite3_file of a database or a WAL (https://sqlite.org/c3ref/file.html).
+// It follows the sqlite3_file in the same C memory. SQLite owns the memory and passes the address of the sqlite3_file
+// to every method (https://sqlite.org/c3ref/io_methods.html).
 type file struct {
 	address  uintptr                 // where the sqlite3_file is
 	parent   uintptr                 // the parent's methods
@@ -114,9 +113,8 @@ func walFileControl(tls *libc.TLS, address uintptr, op int32, argument uintptr) 
 	return function[methodControl](f.parentMethods().FxFileControl)(tls, address, op, argument)
 }
 
-// databaseShmLock flushes the WAL before it releases a lock that excludes other
-// connections, and releases the lock even if that fails. The lost frames belong to no
-// commit, because the sync of a commit flushes its frames.
+// databaseShmLock flushes the WAL before it releases a lock that excludes other connections, and releases the lock even
+// if that fails. The lost frames belong to no commit, because the sync of a commit flushes its frames.
 func databaseShmLock(tls *libc.TLS, address uintptr, offset, n, flags int32) int32 {
 	f := fileAt(address)
 	flushed := int32(lib.SQLITE_OK)

@@ -7,15 +7,12 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// writeBuffer collects the frames of one commit before one write into the WAL.
-// SQLite itself makes two write calls a frame; at full load these take a
-// seventh of the server's time.
+// writeBuffer collects the frames of one commit before one write into the WAL. SQLite itself makes two write calls a
+// frame; at full load these take a seventh of the server's time.
 //
-// The buffer is flushed before the WAL is synced, read, truncated, measured or
-// closed. It is also flushed before a lock that excludes other connections is
-// released, so that no frame of a rolled-back transaction overwrites one of
-// another connection. If a write fails, a later call of the same transaction
-// returns the error.
+// The buffer is flushed before the WAL is synced, read, truncated, measured or closed. It is also flushed before a lock
+// that excludes other connections is released, so that no frame of a rolled-back transaction overwrites one of another
+// connection. If a write fails, a later call of the same transaction returns the error.
 type writeBuffer struct {
 	bytes  uintptr // bufferBytes of SQLite's memory
 	used   int     // bytes in use
@@ -27,13 +24,11 @@ type writeBuffer struct {
 // writes less than 128 KiB: it masks the higher bits of the amount.
 const bufferBytes = 127 << 10
 
-// syncBytes is the amount of data after which a checkpoint syncs the database.
-// Commits wait behind these syncs: many short ones delay them less than a long
-// one at the end.
+// syncBytes is the amount of data after which a checkpoint syncs the database. Commits wait behind these syncs: many
+// short ones delay them less than a long one at the end.
 const syncBytes = 1 << 20
 
-// flush writes the buffer of a WAL and empties it, even on error: then the
-// transaction of its frames has failed.
+// flush writes the buffer of a WAL and empties it, even on error: then the transaction of its frames has failed.
 func (f *file) flush(tls *libc.TLS) int32 {
 	b := &f.buffer
 	if b.used == 0 {
@@ -85,9 +80,8 @@ func walSync(tls *libc.TLS, address uintptr, flags int32) int32 {
 	return f.sync(tls, flags)
 }
 
-// databaseWrite writes at once: after the last write of a checkpoint SQLite
-// calls a file control and ignores its result, so the error of a buffered write
-// would be lost, and SQLite would count its pages as copied.
+// databaseWrite writes at once: after the last write of a checkpoint SQLite calls a file control and ignores its
+// result, so the error of a buffered write would be lost, and SQLite would count its pages as copied.
 func databaseWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
 	f := fileAt(address)
 	code := function[methodData](f.parentMethods().FxWrite)(tls, f.address, data, amount, offset)

@@ -29,8 +29,7 @@ func mustOpenBuffered(t *testing.T, path string) *sqlite3.Conn {
 	return c
 }
 
-// TestWriteBuffer compares the file of a WAL with and without a write buffer,
-// before and after a commit.
+// TestWriteBuffer compares the file of a WAL with and without a write buffer, before and after a commit.
 func TestWriteBuffer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -74,9 +73,8 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// TestWriteBufferRandomly changes a table in random transactions, rolls some of
-// them back in whole or in part, checkpoints in every mode between them, and
-// compares the result of an unbuffered connection after each of them.
+// TestWriteBufferRandomly changes a table in random transactions, rolls some of them back in whole or in part,
+// checkpoints in every mode between them, and compares the result of an unbuffered connection after each of them.
 func TestWriteBufferRandomly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -150,9 +148,8 @@ func checkTable(t *testing.T, c *sqlite3.Conn, want map[int64]string) {
 	}
 }
 
-// TestWriteBufferRolledBack rolls back a transaction that has written some of its
-// frames, and restarts the WAL from another connection. No frame of the first
-// connection may overwrite one of the other.
+// TestWriteBufferRolledBack rolls back a transaction that has written some of its frames, and restarts the WAL from
+// another connection. No frame of the first connection may overwrite one of the other.
 func TestWriteBufferRolledBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")

@@ -116,8 +116,7 @@ func testSubjectsAtOnce(t *testing.T, s Store) {
 	}
 }
 
-// testSubjectsAreNoTokens shows that subjects and revoked JWTs with the name of a token change no
-// token.
+// testSubjectsAreNoTokens shows that subjects and revoked JWTs with the name of a token change no token.
 func testSubjectsAreNoTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	subject := subjectNamed("a")

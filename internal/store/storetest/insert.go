@@ -93,8 +93,7 @@ func testSameBatch(t *testing.T, s Store) {
 	equal(t, "stored", mustGet(t, e, 7).NewPlant, batch[0].Plant)
 }
 
-// testContent stores plants with extreme ids and texts, and reads them after the store was
-// reopened.
+// testContent stores plants with extreme ids and texts, and reads them after the store was reopened.
 func testContent(t *testing.T, s Store) {
 	e := s.Open(t)
 	texts := []string{

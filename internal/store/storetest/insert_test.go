@@ -10,8 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// wrongEngine is an engine of at most one plant. The test sets the effect and the result of
-// its first Insert.
+// wrongEngine is an engine of at most one plant. The test sets the effect and the result of its first Insert.
 type wrongEngine struct {
 	Engine // nil
 

@@ -165,8 +165,7 @@ func testManyEvents(t *testing.T, s Store) {
 	equal(t, "deliveries", len(seen), plants+1)
 }
 
-// testLargeEvents shows that one call returns a bounded number of bytes, and the next ones
-// the other deliveries.
+// testLargeEvents shows that one call returns a bounded number of bytes, and the next ones the other deliveries.
 func testLargeEvents(t *testing.T, s Store) {
 	e := open(t, s)
 	mustSetWebhooks(t, e, urlA)
@@ -202,8 +201,7 @@ func testDeliveryResults(t *testing.T, s Store) {
 	equal(t, "totals after a late success", mustTotals(t, e)[1], totals)
 }
 
-// testLease shows that a claim ends, and that the result of an earlier claim then has no
-// effect on the next one.
+// testLease shows that a claim ends, and that the result of an earlier claim then has no effect on the next one.
 func testLease(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	mustSetWebhooks(t, e, urlA)
@@ -432,8 +430,7 @@ func testDeadLetters(t *testing.T, s Store) {
 		audit.WebhookDrop+audit.WebhookRetry)
 }
 
-// testExpire shows that old deliveries become dead letters, and that old dead letters are
-// removed.
+// testExpire shows that old deliveries become dead letters, and that old dead letters are removed.
 func testExpire(t *testing.T, s Store) {
 	e := open(t, s)
 	mustSetWebhooks(t, e, urlA)

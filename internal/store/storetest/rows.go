@@ -37,8 +37,7 @@ func testPlantsByID(t *testing.T, s Store) {
 	equal(t, "plants", got, all)
 }
 
-// testPutTokens stores tokens with given ids and times, updates them, and creates the
-// token with the next id.
+// testPutTokens stores tokens with given ids and times, updates them, and creates the token with the next id.
 func testPutTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	first, second := token("a", createdAt), token("b", createdAt)

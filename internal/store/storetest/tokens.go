@@ -190,8 +190,7 @@ func testRevokeAhead(t *testing.T, s Store) {
 	}
 }
 
-// testTokenChanges shows that State of another engine reports each change of the tokens, and
-// no change otherwise.
+// testTokenChanges shows that State of another engine reports each change of the tokens, and no change otherwise.
 func testTokenChanges(t *testing.T, s Store) {
 	e, watcher := open(t, s), open(t, s)
 	last := int64(-1)
