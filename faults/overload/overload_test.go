@@ -278,8 +278,8 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 	return func() { close(done); clients.Wait() }
 }
 
-// stuck waits until the server is blocked on clients that do not read, and their number is stable. Strangers of one
-// network have only a few requests in progress; the others wait.
+// stuck waits until the server is blocked on clients that do not read, and their number is stable. A network
+// without a valid credential has only a few requests in progress; the others wait.
 func stuck(t *testing.T, server *rig.Server, token string) {
 	t.Helper()
 	before, same := 0, 0

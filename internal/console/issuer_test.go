@@ -505,19 +505,19 @@ func TestIssuerFailuresAreLimited(t *testing.T) {
 	}
 }
 
-// Strangers whose sign-ins wait for the issuer leave places to people at other addresses.
-func TestStrangersLeavePlaces(t *testing.T) {
+// Forged sign-ins that wait for the issuer leave places to people at other addresses.
+func TestForgedSignInsLeavePlaces(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}, 100), make(chan struct{})
 	h, i := startIntercepted(t, func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
 		<-release
 	})
-	var strangers sync.WaitGroup
+	var forgers sync.WaitGroup
 	for n := range 20 {
-		strangers.Go(func() { h.forge(i.URL, fmt.Sprint("192.0.2.", n%2)) })
+		forgers.Go(func() { h.forge(i.URL, fmt.Sprint("192.0.2.", n%2)) })
 	}
-	defer strangers.Wait()
+	defer forgers.Wait()
 	defer close(release)
 	for range 4 {
 		<-arrived
@@ -544,9 +544,9 @@ func TestSignInAgain(t *testing.T) {
 	h, i := startIntercepted(t, func(http.ResponseWriter, *http.Request) { <-release })
 	s := h.surfer(t)
 	address := s.callback("/")
-	var strangers sync.WaitGroup
+	var forgers sync.WaitGroup
 	for range cap(refused) { // one more than may wait
-		strangers.Go(func() {
+		forgers.Go(func() {
 			if h.forge(i.URL, "127.0.0.1").status == http.StatusServiceUnavailable {
 				refused <- struct{}{}
 			}
@@ -555,7 +555,7 @@ func TestSignInAgain(t *testing.T) {
 	<-refused
 	res := s.get(address)
 	close(release)
-	strangers.Wait()
+	forgers.Wait()
 	if res.status != http.StatusServiceUnavailable || !strings.Contains(res.body, "Try again") {
 		t.Errorf("got %d, %s", res.status, res.body)
 	}

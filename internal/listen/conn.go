@@ -41,8 +41,8 @@ type Conn struct {
 	shared  bool          // the client is a proxy, with many clients
 	free    bool          // exempt from the limit of clients without a valid credential
 
-	// paid has the unit of this connection, which Admit returns; nil: none. Guarded by strangers while the connection
-	// waits, later used only by the goroutine that reads it.
+	// paid has the unit of this connection, which Admit returns; nil: none. Guarded by unauthenticated while the
+	// connection waits, later used only by the goroutine that reads it.
 	paid *limit.Buckets[limit.Network]
 
 	// Used only by the goroutine that reads the connection.

@@ -44,9 +44,9 @@ func (l *Listener) EvictAfter(s State, change func()) {
 	l.open.mu.Lock()
 	found := l.open.since(s, clock())
 	change()
-	victims := l.open.take(found)
+	evicted := l.open.take(found)
 	l.open.mu.Unlock()
-	l.evict(victims)
+	l.evict(evicted)
 }
 
 // Room is a registry without sockets.
@@ -91,7 +91,7 @@ const IncompleteGrace = incompleteGrace
 // NewBare returns a listener without a socket. The caller calls StopSweeper.
 func NewBare(limits Limits) *Listener {
 	l := &Listener{
-		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler),
+		open: registry{limits: limits}, unauthenticated: newUnauthenticated(), log: slog.New(slog.DiscardHandler),
 		metrics: newMetrics(nil, "test", func() int { return 0 }),
 		retired: make(chan struct{}),
 	}
@@ -106,9 +106,9 @@ func (l *Listener) RetireBare() { close(l.retired) }
 
 // Waiting returns the number of connections that wait for their units in a line.
 func (l *Listener) Waiting() int {
-	l.strangers.mu.Lock()
-	defer l.strangers.mu.Unlock()
-	return l.strangers.waiting
+	l.unauthenticated.mu.Lock()
+	defer l.unauthenticated.mu.Unlock()
+	return l.unauthenticated.waiting
 }
 
 // Known is a table of known networks.
@@ -140,7 +140,7 @@ const FieldsMax = fieldsMax
 
 // Limits of clients without a valid credential.
 const (
-	StrangerUnits      = strangerUnits
+	NetworkUnits       = networkUnits
 	UnitsOfAll         = unitsOfAll
 	KnownUnits         = knownUnits
 	WaitingMax         = waitingMax

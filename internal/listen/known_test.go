@@ -16,8 +16,8 @@ func network(n int) limit.Network {
 
 const owner, thief = 1, 2 // credentials
 
-// A credential that is used from more addresses than the table has room for makes no stranger known, and nobody else
-// unknown.
+// A credential that is used from more addresses than the table has room for makes no other client known, and nobody
+// else unknown.
 func TestKnownOfManyAddresses(t *testing.T) {
 	t.Parallel()
 	k := listen.NewKnown()

@@ -31,15 +31,15 @@ type Config struct {
 
 // Listener is a listener whose connections have the type *Conn.
 type Listener struct {
-	tcp        *net.TCPListener
-	name       string
-	log        *slog.Logger
-	registerer prometheus.Registerer // nil: none
-	open       registry
-	metrics    metrics
-	tls        *tlsLayer // nil: no TLS
-	strangers  *strangers
-	lines      limit.LogLines // by reason
+	tcp             *net.TCPListener
+	name            string
+	log             *slog.Logger
+	registerer      prometheus.Registerer // nil: none
+	open            registry
+	metrics         metrics
+	tls             *tlsLayer // nil: no TLS
+	unauthenticated *unauthenticated
+	lines           limit.LogLines // by reason
 
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop
@@ -63,10 +63,10 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	}
 	l := &Listener{
 		tcp: tcp, name: c.Name, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		registerer: c.Metrics,
-		open:       registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
-		strangers:  newStrangers(),
-		retired:    make(chan struct{}),
+		registerer:      c.Metrics,
+		open:            registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
+		unauthenticated: newUnauthenticated(),
+		retired:         make(chan struct{}),
 	}
 	l.metrics = newMetrics(c.Metrics, c.Name, l.Open)
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -167,8 +167,8 @@ func (temporary) Temporary() bool { return true }
 
 // admit adds a connection to the open ones, or refuses it.
 func (l *Listener) admit(c *Conn) bool {
-	victims, refused := l.open.add(c, addressOf(c.RemoteAddr()))
-	l.evict(victims)
+	evicted, refused := l.open.add(c, addressOf(c.RemoteAddr()))
+	l.evict(evicted)
 	if refused != nil {
 		l.refuse(refused)
 	}
@@ -185,7 +185,7 @@ func (l *Listener) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 			l.evict(l.open.sweep())
-			l.strangers.serve()
+			l.unauthenticated.serve()
 		}
 	}
 }

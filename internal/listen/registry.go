@@ -135,25 +135,25 @@ func (r *registry) makeRoom() []candidate {
 	if now < r.fullUntil {
 		return nil
 	}
-	found := crowdsFirst(r.since(Waiting, now))
+	found := largestOwnersFirst(r.since(Waiting, now))
 	if len(found) == 0 {
-		found = crowdsFirst(r.since(Incomplete, now-incompleteGrace))
+		found = largestOwnersFirst(r.since(Incomplete, now-incompleteGrace))
 	}
 	if len(found) == 0 {
 		found = r.since(Idle, now)
 	}
 	if len(found) == 0 {
-		found = crowdsFirst(r.since(Incomplete, now))
+		found = largestOwnersFirst(r.since(Incomplete, now))
 	}
 	if len(found) == 0 {
-		found = crowdsFirst(r.since(Held, now))
+		found = largestOwnersFirst(r.since(Held, now))
 		found = found[:max(len(found)-r.limits.Connections/2, 0)]
 	}
-	victims := r.take(found[:min(len(found), r.limits.Connections/64+1, evictMax)])
-	if len(victims) == 0 {
+	evicted := r.take(found[:min(len(found), r.limits.Connections/64+1, evictMax)])
+	if len(evicted) == 0 {
 		r.fullUntil = now + sweepEvery/10
 	}
-	return victims
+	return evicted
 }
 
 // sweep removes incomplete connections above the limits, waiting ones above half of all places, and connections that
@@ -162,22 +162,22 @@ func (r *registry) sweep() []candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := clock()
-	victims := r.take(r.heaviest())
+	evicted := r.take(r.heaviest())
 	if limit := r.limits.Incomplete; limit > 0 && len(r.conns) > limit {
-		found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
-		victims = append(victims, r.take(found[:min(max(len(found)-limit, 0), evictMax)])...)
+		found := largestOwnersFirst(r.since(Incomplete, now-incompleteGrace))
+		evicted = append(evicted, r.take(found[:min(max(len(found)-limit, 0), evictMax)])...)
 	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
-		found := crowdsFirst(r.since(Waiting, now))
-		victims = append(victims, r.take(found[:min(len(found), len(r.conns)-limit/2, evictMax)])...)
+		found := largestOwnersFirst(r.since(Waiting, now))
+		evicted = append(evicted, r.take(found[:min(len(found), len(r.conns)-limit/2, evictMax)])...)
 		found = r.since(Idle, now)
 		n := 0
 		for n < min(len(found), evictMax) && now-found[n].seen.time() > r.idleTime(len(r.conns)-n) {
 			n++
 		}
-		victims = append(victims, r.take(found[:n])...)
+		evicted = append(evicted, r.take(found[:n])...)
 	}
-	return victims
+	return evicted
 }
 
 // idleTime returns the time that a connection may be idle while there are n connections.
@@ -208,9 +208,9 @@ func (r *registry) since(state State, at time.Duration) []candidate {
 	return found
 }
 
-// crowdsFirst sorts candidates, which are in order of age, by the number of newer ones of the same owner, the largest
-// first.
-func crowdsFirst(found []candidate) []candidate {
+// largestOwnersFirst sorts candidates, which are in order of age, by the number of newer ones of the same owner, in
+// descending order.
+func largestOwnersFirst(found []candidate) []candidate {
 	counts := map[owner]int{}
 	for i, f := range slices.Backward(found) {
 		if of, ok := f.owner(); ok {
@@ -240,12 +240,12 @@ func (f candidate) owner() (owner, bool) {
 
 // take removes the candidates, except connections whose state has changed since, and returns them.
 func (r *registry) take(candidates []candidate) []candidate {
-	var victims []candidate
-	for _, v := range candidates {
-		if stamp(v.conn.state.Load()) == v.seen {
-			r.removeLocked(v.conn)
-			victims = append(victims, v)
+	var evicted []candidate
+	for _, c := range candidates {
+		if stamp(c.conn.state.Load()) == c.seen {
+			r.removeLocked(c.conn)
+			evicted = append(evicted, c)
 		}
 	}
-	return victims
+	return evicted
 }

@@ -15,7 +15,7 @@ const (
 	noDescriptor     reason = "descriptors" // the system has no free file descriptor or memory
 	tooMany          reason = "connections" // the listener has its maximum of connections
 	tooManyOfAddress reason = "address"     // the client has its maximum of connections
-	stranger         reason = "credential"  // the client sent too many requests without a valid credential
+	noCredential     reason = "credential"  // the client sent too many requests without a valid credential
 )
 
 // The reasons of evictions.
@@ -66,7 +66,7 @@ func newMetrics(registerer prometheus.Registerer, listener string, open func() i
 	}, []string{"reason"})
 	return metrics{
 		limited: limited,
-		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, stranger),
+		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, noCredential),
 		evicted: counters(evicted, longIdle, longIncomplete, overShare, heavy),
 	}
 }
@@ -92,18 +92,18 @@ func (l *Listener) refuse(r *refusal) {
 // limited counts and logs a connection that waits, or a forwarded request that is refused.
 func (l *Listener) limited(client netip.Addr) {
 	l.metrics.limited.Inc()
-	if n := l.lines.Add(string(stranger), 1); n > 0 {
+	if n := l.lines.Add(string(noCredential), 1); n > 0 {
 		l.log.Warn("clients without a valid credential limited",
 			"listener", l.name, "count", n, "client", client.String())
 	}
 }
 
 // evict closes, counts and logs connections that the registry removed.
-func (l *Listener) evict(victims []candidate) {
+func (l *Listener) evict(evicted []candidate) {
 	counts := map[reason]int{}
-	for _, v := range victims {
-		_ = v.conn.tcp.Close()
-		counts[v.reason]++
+	for _, e := range evicted {
+		_ = e.conn.tcp.Close()
+		counts[e.reason]++
 	}
 	for r, n := range counts {
 		l.metrics.evicted[r].Add(float64(n))

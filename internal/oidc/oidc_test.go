@@ -281,8 +281,8 @@ func TestIssuerAway(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				stranger := oidctest.NewKey("stranger", "ES256")
-				_, err := v.Verify(ctx, stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
+				foreign := oidctest.NewKey("foreign", "ES256")
+				_, err := v.Verify(ctx, foreign.Sign(foreign.Header(), i.Claims(time.Now())), time.Now(), true)
 				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want || ctx.Err() != nil {
 					t.Errorf("an unknown key: %v, want %q", err, want)
 				}

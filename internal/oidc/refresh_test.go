@@ -114,12 +114,12 @@ func TestUnknownKeys(t *testing.T) {
 		i := oidctest.NewIssuer(issuerURL)
 		v := start(t, i)
 		synctest.Wait()
-		stranger := oidctest.NewKey("stranger", "ES256")
+		foreign := oidctest.NewKey("foreign", "ES256")
 		first := i.Fetches()
 		const minutes = 8
 		for range minutes * 60 {
 			for range 5 {
-				_, err := v.Verify(t.Context(), stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
+				_, err := v.Verify(t.Context(), foreign.Sign(foreign.Header(), i.Claims(time.Now())), time.Now(), true)
 				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
 					t.Fatalf("%v, want %q", err, want)
 				}

@@ -301,9 +301,9 @@ func TestOwner(t *testing.T) {
 		{"file of a service in a directory of root", 0, 0o755, service, service, service},
 		{"directory of root", 0, 0o755, -1, 0, 0},
 		{"file of root in the directory of a service", service, 0o700, 0, 0, 0},
-		{"file of a stranger in a shared directory", 0, 0o777 | fs.ModeSticky, anotherUser, 0, 0},
+		{"file of another user in a shared directory", 0, 0o777 | fs.ModeSticky, anotherUser, 0, 0},
 		{
-			"file of a stranger in a shared directory of a service", service, 0o777 | fs.ModeSticky, anotherUser,
+			"file of another user in a shared directory of a service", service, 0o777 | fs.ModeSticky, anotherUser,
 			service, service,
 		},
 	} {

@@ -35,7 +35,7 @@ func trackState(c net.Conn, s http.ConnState) {
 }
 
 // hasArrived reports to the listener that the whole request has arrived. The listener may evict a request without a
-// valid credential, which waits for the issuer or the store at the will of a stranger.
+// valid credential: anyone can send requests that wait for the issuer or the store.
 func (c *Call) hasArrived() {
 	if c.conn != nil && !c.serving && c.scope != 0 {
 		c.serving = true
@@ -52,7 +52,8 @@ func (c *Call) responds() {
 }
 
 // protect protects the connection of an authorized request until the end of the response: the listener must not evict a
-// download for a stranger. Credentials without the scope admin can hold only a share of the connections.
+// download for a client without a credential. Credentials without the scope admin can hold only a share of the
+// connections.
 func (c *Call) protect() {
 	if c.Principal.Scopes.Has(auth.ScopeAdmin) {
 		c.conn.BeginServing()

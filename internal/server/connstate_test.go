@@ -62,7 +62,7 @@ func TestSlowReaderIsEvicted(t *testing.T) { overBoth(t, testSlowReaderIsEvicted
 
 func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
 	h := start(t, over, func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
-	same(t, h.send(post(bodyA)), created(`{"name":"A"}`)) // the responses to a stranger would end
+	same(t, h.send(post(bodyA)), created(`{"name":"A"}`)) // the responses to an unauthenticated client would end
 	const requests = 600                                  // whose responses are larger than the buffers of the sockets
 	for range 2 {                                         // one above the limit
 		h.dial(t, h.public).write(strings.Repeat(message("GET /docs HTTP/1.1", ""), requests))
@@ -89,16 +89,16 @@ func evictedIn(t *testing.T, page, listener, reason string) int {
 func TestMemoryOfHeads(t *testing.T) { overBoth(t, testMemoryOfHeads) }
 
 func testMemoryOfHeads(t *testing.T, over func(*setup)) {
-	const strangers, headBytes, most = 40, 15_000, 100_000
+	const clients, headBytes, most = 40, 15_000, 100_000
 	h := start(t, over, func(s *setup) { s.connections = listen.Limits{IncompleteBytes: most} })
 	good := h.dial(t, h.public)
 	const free = 4 << 10 // of each head
-	for i := range strangers {
+	for i := range clients {
 		c := h.dialAs(t, net.IPv4(127, 1, 0, byte(i+1)))
 		c.write("POST /plants HTTP/1.1\r\nX-Long: " + strings.Repeat("a", headBytes) + "\r\n")
 	}
 	h.until(t, func() bool {
-		return evictedIn(t, h.page(t, "/metrics"), "public", "bytes") >= strangers-most/(headBytes-free)
+		return evictedIn(t, h.page(t, "/metrics"), "public", "bytes") >= clients-most/(headBytes-free)
 	})
 	for id := range 20 {
 		body := fmt.Sprintf(`{"id":%d,"name":"A"%s}`, id, strings.Repeat("\n", 50_000))
@@ -124,7 +124,8 @@ func testIdleConnectionIsEvicted(t *testing.T, over func(*setup)) {
 	first.expectClosed()
 }
 
-// Strangers on the admin listener do not end the response to the operator, and do not keep the operator out.
+// Unauthenticated clients on the admin listener do not end the response to the operator, and do not keep the operator
+// out.
 func TestOperatorIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -154,11 +155,11 @@ func TestOperatorIsNotEvicted(t *testing.T) {
 	}
 	defer operator.Body.Close()
 	for range 20 {
-		stranger, err := net.Dial("tcp", h.admin)
+		silent, err := net.Dial("tcp", h.admin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer stranger.Close()
+		defer silent.Close()
 	}
 	h.until(t, func() bool { // the listener keeps them for a second
 		another, err := get("/livez")
@@ -169,7 +170,7 @@ func TestOperatorIsNotEvicted(t *testing.T) {
 	})
 	h.until(t, func() bool {
 		page, err := get("/metrics")
-		if err != nil { // the listener is full of strangers of the last second
+		if err != nil { // the listener is full of silent clients of the last second
 			return false
 		}
 		body, err := io.ReadAll(page.Body)

@@ -123,7 +123,7 @@ func TestFailuresOfProofs(t *testing.T) {
 	}
 }
 
-// A request whose credential waits for the issuer does not keep its connection from eviction: strangers can send it.
+// A request whose credential waits for the issuer does not keep its connection from eviction: anyone can send one.
 func TestWaitingCredentialsAreEvicted(t *testing.T) {
 	t.Parallel()
 	const jwt = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJ4In0.AAAA"

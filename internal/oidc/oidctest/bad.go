@@ -104,7 +104,7 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 	claims := i.Claims(now)
 	with := func(changes Object) string { return k.EC.Sign(Changed(k.EC.Header(), changes), claims) }
 	foreign := NewKey("ec", "ES256") // an attacker's
-	stranger := func(changes Object) string { return foreign.Sign(Changed(foreign.Header(), changes), claims) }
+	forged := func(changes Object) string { return foreign.Sign(Changed(foreign.Header(), changes), claims) }
 	const typ = "typ is not at+jwt or jwt"
 	const alg, invalid = "alg is not an accepted algorithm", "the signature is invalid"
 	const unknown = "the issuer has no key with this kid for this alg"
@@ -155,12 +155,12 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 		{"kid is null", k.EC.SignText(`{"typ":"at+jwt","alg":"ES256","kid":null}`, text(claims)), "kid is not a string"},
 		{"kid in other case", with(Object{"kid": "EC"}), unknown},
 		{"kid with a lookalike letter", with(Object{"kid": "\u0435c"}), unknown},
-		{"key of a stranger", stranger(nil), invalid},
-		{"key of a stranger in jwk", stranger(Object{"jwk": foreign.JWK()}), invalid},
-		{"key of a stranger at jku", stranger(Object{"jku": "http://127.0.0.1:1/keys"}), invalid},
-		{"key of a stranger at x5u", stranger(Object{"x5u": "http://127.0.0.1:1/cert"}), invalid},
-		{"key of a stranger in x5c", stranger(Object{"x5c": []string{"MIIB"}}), invalid},
-		{"key of a stranger in jwk, with its kid", stranger(Object{"jwk": foreign.JWK(), "kid": "evil"}), unknown},
+		{"key of an attacker", forged(nil), invalid},
+		{"key of an attacker in jwk", forged(Object{"jwk": foreign.JWK()}), invalid},
+		{"key of an attacker at jku", forged(Object{"jku": "http://127.0.0.1:1/keys"}), invalid},
+		{"key of an attacker at x5u", forged(Object{"x5u": "http://127.0.0.1:1/cert"}), invalid},
+		{"key of an attacker in x5c", forged(Object{"x5c": []string{"MIIB"}}), invalid},
+		{"key of an attacker in jwk, with its kid", forged(Object{"jwk": foreign.JWK(), "kid": "evil"}), unknown},
 	}
 	for _, kid := range []string{
 		"../../../../dev/null", "' OR 1=1 --", "ec\x00", "http://127.0.0.1:1/key", "", "%s%n", strings.Repeat("k", 4000),

@@ -19,9 +19,9 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestStrangers runs a client with a valid credential beside another one that asks for an unknown path, as fast as it
-// can. The server closes the connections of the other one and holds its new ones. It refuses no plant.
-func TestStrangers(t *testing.T) {
+// TestUnauthenticatedClients runs a client with a valid credential beside another one that asks for an unknown path, as
+// fast as it can. The server closes the connections of the other one and holds its new ones. It refuses no plant.
+func TestUnauthenticatedClients(t *testing.T) {
 	server, token := floodServer(t, rig.Build(t))
 	stop, _ := flood(t, server.URL, 20, func(int64) net.IP { return net.IPv4(127, 0, 0, 2) })
 	const line = `msg="clients without a valid credential limited"`
@@ -52,14 +52,14 @@ func floodServer(t *testing.T, program string) (server *rig.Server, token string
 // single and unlimited restore earlier limits: only a limit for each address, and none for known addresses.
 var (
 	single = rig.Weakness{
-		File: "internal/listen/strangers.go",
-		Old:  "\tunitsOfAll       = 1000\n",
-		New:  "\tunitsOfAll       = 1_000_000\n",
+		File: "internal/listen/unauthenticated.go",
+		Old:  "\tunitsOfAll      = 1000\n",
+		New:  "\tunitsOfAll      = 1_000_000\n",
 	}
 	unlimited = rig.Weakness{
-		File: "internal/listen/strangers.go",
-		Old:  "\tknownUnits       = 2000\n",
-		New:  "\tknownUnits       = 1_000_000\n",
+		File: "internal/listen/unauthenticated.go",
+		Old:  "\tknownUnits      = 2000\n",
+		New:  "\tknownUnits      = 1_000_000\n",
 	}
 )
 
@@ -117,15 +117,15 @@ func flood(
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	responses = &atomic.Int64{}
-	var strangers sync.WaitGroup
+	var clients sync.WaitGroup
 	for first := range conns {
-		strangers.Go(func() {
+		clients.Go(func() {
 			for n := first; ctx.Err() == nil; n += conns {
 				askForNothing(ctx, strings.TrimPrefix(url, "http://"), address(n), responses)
 			}
 		})
 	}
-	return func() { cancel(); strangers.Wait() }, responses
+	return func() { cancel(); clients.Wait() }, responses
 }
 
 // askForNothing sends requests without a credential on a connection until it ends.
@@ -167,7 +167,7 @@ func TestLocalFlood(t *testing.T) {
 		}, rig.Weakness{File: "internal/serve/connectionlimits.go", Old: "\t\tUncharged:   loopback(),\n"}},
 		{"connections", fill, rig.Weakness{
 			File: "internal/listen/registry.go",
-			Old:  "\t\tfound = crowdsFirst(r.since(Incomplete, now))\n",
+			Old:  "\t\tfound = largestOwnersFirst(r.since(Incomplete, now))\n",
 		}},
 	} {
 		const checks, most = 10, 3
@@ -203,9 +203,9 @@ func fill(t *testing.T, url string) (stop func()) {
 	t.Helper()
 	const conns = 1000
 	ctx, cancel := context.WithCancel(t.Context())
-	var strangers sync.WaitGroup
+	var clients sync.WaitGroup
 	for range conns {
-		strangers.Go(func() {
+		clients.Go(func() {
 			for ctx.Err() == nil {
 				var dialer net.Dialer
 				c, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(url, "http://"))
@@ -219,5 +219,5 @@ func fill(t *testing.T, url string) (stop func()) {
 			}
 		})
 	}
-	return func() { cancel(); strangers.Wait() }
+	return func() { cancel(); clients.Wait() }
 }

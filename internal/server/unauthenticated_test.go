@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-const strangerUnits = 500 // of package listen
+const networkUnits = 500 // as in package listen
 
-const strangersWaiting = 80 // of 100, each of which waits 50 ms longer than the last one
+const waitingClients = 80 // fewer than the 100 that may wait, each 50 ms longer than the last one
 
 // limited returns the number of connections to the public listener that have waited.
 func (h *harness) limited(t *testing.T) int {
@@ -34,9 +34,11 @@ func (h *harness) dialAs(t *testing.T, from net.IP) *client {
 
 // A client that sends only refused requests has each connection closed after a response, and its new connections wait.
 // Other clients have no limit, and a valid credential ends the limit of the address.
-func TestStrangersAreLimited(t *testing.T) { overBoth(t, testStrangersAreLimited) }
+func TestUnauthenticatedClientsAreLimited(t *testing.T) {
+	overBoth(t, testUnauthenticatedClientsAreLimited)
+}
 
-func testStrangersAreLimited(t *testing.T, over func(*setup)) {
+func testUnauthenticatedClientsAreLimited(t *testing.T, over func(*setup)) {
 	h := start(t, over)
 	address := net.IPv4(127, 0, 0, 2)
 	kept, c := h.dialAs(t, address), h.dialAs(t, address)
@@ -44,7 +46,7 @@ func testStrangersAreLimited(t *testing.T, over func(*setup)) {
 	kept.read("GET")
 	nothing := message("GET /nothing HTTP/1.1", "", "-Authorization")
 	closed := false
-	for n := 0; n < 10*strangerUnits && !closed; n++ { // units come back
+	for n := 0; n < 10*networkUnits && !closed; n++ { // units come back
 		c.write(nothing)
 		a := c.read("GET")
 		if closed = a.Header.Get("Connection") == "close"; !closed {
@@ -56,7 +58,7 @@ func testStrangersAreLimited(t *testing.T, over func(*setup)) {
 	}
 	c.expectClosed()
 	h.until(t, func() bool {
-		for range strangersWaiting { // without a pause, in which units come back
+		for range waitingClients { // without a pause, in which units come back
 			h.dialAs(t, address)
 		}
 		return h.limited(t) > 0
@@ -74,7 +76,7 @@ func testStrangersAreLimited(t *testing.T, over func(*setup)) {
 }
 
 // Behind a trusted proxy, the client that the proxy names is limited, and no connection is closed.
-func TestForwardedStrangersAreLimited(t *testing.T) {
+func TestForwardedUnauthenticatedClientsAreLimited(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	c := h.dial(t, h.public)
@@ -86,7 +88,7 @@ func TestForwardedStrangersAreLimited(t *testing.T) {
 		"Retry-After", "1")
 	const bad = "192.0.2.7"
 	var a response
-	for n := 0; n < 10*strangerUnits && a.Status != 429; n++ { // units come back
+	for n := 0; n < 10*networkUnits && a.Status != 429; n++ { // units come back
 		a = send(bad, "-Authorization")
 	}
 	same(t, a, limited)

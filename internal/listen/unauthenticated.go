@@ -13,36 +13,36 @@ import (
 	"plantstore/internal/limit"
 )
 
-// A client without a valid credential may use strangerUnits at once and one more each strangerInterval, and all of them
+// A client without a valid credential may use networkUnits at once and one more each networkInterval, and all of them
 // together unitsOfAll and one more each intervalOfAll. A new connection costs a unit of both, and so does each call
 // of Charge. In a known network they cost one of knownUnits. A request that a proxy forwards costs none of unitsOfAll:
 // it can be a preflight, which never has a credential.
 const (
-	strangerUnits    = 500
-	strangerInterval = 50 * time.Millisecond
-	unitsOfAll       = 1000
-	intervalOfAll    = 10 * time.Millisecond
-	knownUnits       = 2000
-	knownInterval    = 2 * time.Millisecond
+	networkUnits    = 500
+	networkInterval = 50 * time.Millisecond
+	unitsOfAll      = 1000
+	intervalOfAll   = 10 * time.Millisecond
+	knownUnits      = 2000
+	knownInterval   = 2 * time.Millisecond
 
 	// A connection beyond the units waits in a line for at most waitMax. The lines have no more connections than can be
 	// served in that time. Others are refused, also after waitMax: a client that is refused at once would connect again
 	// at once.
 	waitMax    = 5 * time.Second
-	lineMax    = int(waitMax / strangerInterval) // connections of a network
-	waitingMax = int(waitMax / intervalOfAll)    // connections in all lines
+	lineMax    = int(waitMax / networkInterval) // connections of a network
+	waitingMax = int(waitMax / intervalOfAll)   // connections in all lines
 
 	// A connection of a known network is served without a unit after knownWaitMax: it may have a valid credential.
 	knownWaitMax = time.Second
 
 	// networksMax is more than the networks that can lack units at the same time: they share unitsOfAll, and those that
-	// proxies name would need 200,000 requests a second. Further ones would share strangerUnits.
+	// proxies name would need 200,000 requests a second. Further ones would share networkUnits.
 	networksMax = 10_000
 )
 
-// strangers limits the clients without a valid credential, by network and together. Clients may share an address, so a
-// network is known for knownFor after a request of any of them with a valid credential.
-type strangers struct {
+// unauthenticated limits the clients without a valid credential, by network and together. Clients may share an address,
+// so a network is known for knownFor after a request of any of them with a valid credential.
+type unauthenticated struct {
 	units      *limit.Buckets[limit.Network]
 	knownUnits *limit.Buckets[limit.Network]
 	all        *limit.Buckets[struct{}]
@@ -58,7 +58,7 @@ type strangers struct {
 // line has the waiting connections of a network, the oldest first.
 type line struct {
 	turns  []*turn
-	served time.Duration // copy of its time in strangers.served; 0: not there
+	served time.Duration // copy of its time in unauthenticated.served; 0: not there
 	rank   int           // set by round
 }
 
@@ -70,9 +70,9 @@ type turn struct {
 	err   error         // not nil: the client is gone; readable after ended
 }
 
-func newStrangers() *strangers {
-	return &strangers{
-		units:      limit.NewBuckets[limit.Network](strangerUnits, 1, strangerInterval, networksMax),
+func newUnauthenticated() *unauthenticated {
+	return &unauthenticated{
+		units:      limit.NewBuckets[limit.Network](networkUnits, 1, networkInterval, networksMax),
 		knownUnits: limit.NewBuckets[limit.Network](knownUnits, 1, knownInterval, networksMax),
 		all:        limit.NewBuckets[struct{}](unitsOfAll, 1, intervalOfAll, 1),
 		known:      newKnown(),
@@ -82,107 +82,107 @@ func newStrangers() *strangers {
 }
 
 // admit makes a network known.
-func (s *strangers) admit(n limit.Network, credential int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known.admit(n, credential, clock())
+func (u *unauthenticated) admit(n limit.Network, credential int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.known.admit(n, credential, clock())
 }
 
-func (s *strangers) isKnown(n limit.Network) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known.has(n, clock())
+func (u *unauthenticated) isKnown(n limit.Network) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.known.has(n, clock())
 }
 
 // charge takes the units of a request, and reports false if there are none. Connections that wait go first.
-func (s *strangers) charge(n limit.Network, forwarded bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	isKnown := s.known.has(n, clock())
+func (u *unauthenticated) charge(n limit.Network, forwarded bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	isKnown := u.known.has(n, clock())
 	switch {
 	case forwarded:
-		return isKnown || s.units.Take(n).Taken
-	case s.lines[n] != nil:
+		return isKnown || u.units.Take(n).Taken
+	case u.lines[n] != nil:
 		return false
 	case isKnown:
-		return s.knownUnits.Take(n).Taken
+		return u.knownUnits.Take(n).Taken
 	}
-	return !s.short && s.take(n)
+	return !u.short && u.take(n)
 }
 
 // take takes a unit of an unknown network and one of all, or none.
-func (s *strangers) take(n limit.Network) bool {
-	return s.units.Wait(n) == 0 && s.all.Take(struct{}{}).Taken && s.units.Take(n).Taken
+func (u *unauthenticated) take(n limit.Network) bool {
+	return u.units.Wait(n) == 0 && u.all.Take(struct{}{}).Taken && u.units.Take(n).Taken
 }
 
 // pay takes the units of a new connection, and reports false if there are none.
-func (s *strangers) pay(c *Conn, now time.Duration) bool {
+func (u *unauthenticated) pay(c *Conn, now time.Duration) bool {
 	n := c.network
-	isKnown := s.known.has(n, now)
-	if isKnown && !s.knownUnits.Take(n).Taken || !isKnown && !s.take(n) {
+	isKnown := u.known.has(n, now)
+	if isKnown && !u.knownUnits.Take(n).Taken || !isKnown && !u.take(n) {
 		return false
 	}
-	c.paid = s.knownUnits
+	c.paid = u.knownUnits
 	if !isKnown {
-		c.paid = s.units
-		s.served.Turn(now)
-		s.served.Set(n, now)
+		c.paid = u.units
+		u.served.Turn(now)
+		u.served.Set(n, now)
 	}
 	return true
 }
 
 // refund returns the units of a connection with a valid credential.
-func (s *strangers) refund(c *Conn) {
+func (u *unauthenticated) refund(c *Conn) {
 	if c.paid == nil {
 		return
 	}
 	c.paid.Return(c.network)
-	if c.paid == s.units {
-		s.all.Return(struct{}{})
+	if c.paid == u.units {
+		u.all.Return(struct{}{})
 	}
 	c.paid = nil
 }
 
 // enter takes the units of a new connection. If there are none, it returns a turn. If the lines have more than can be
 // served, one of them leaves its line, and is refused at the end of its wait.
-func (s *strangers) enter(c *Conn) *turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (u *unauthenticated) enter(c *Conn) *turn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	now := clock()
-	own := s.lines[c.network]
-	if own == nil && (!s.short || s.known.has(c.network, now)) && s.pay(c, now) {
+	own := u.lines[c.network]
+	if own == nil && (!u.short || u.known.has(c.network, now)) && u.pay(c, now) {
 		return nil
 	}
 	t := &turn{conn: c, since: now, ended: make(chan struct{})}
 	if own == nil {
 		own = &line{}
-		own.served, _ = s.served.At(c.network)
-		s.lines[c.network] = own
+		own.served, _ = u.served.At(c.network)
+		u.lines[c.network] = own
 	}
 	own.turns = append(own.turns, t)
-	s.waiting++
+	u.waiting++
 	switch n := len(own.turns); {
 	case n > lineMax: // a random one: otherwise those who always come when the line is full are never served
-		s.remove(own.turns[rand.IntN(n)]) //nolint:gosec // fair, not secret
-	case s.waiting > waitingMax:
-		last := s.last()
-		s.remove(last.turns[len(last.turns)-1])
+		u.remove(own.turns[rand.IntN(n)]) //nolint:gosec // fair, not secret
+	case u.waiting > waitingMax:
+		last := u.last()
+		u.remove(last.turns[len(last.turns)-1])
 	}
 	return t
 }
 
 // last returns the line whose last connection would be served last: each line gets a turn in each round. Of several, it
 // returns a random one.
-func (s *strangers) last() *line {
+func (u *unauthenticated) last() *line {
 	fresh := 0
-	for _, l := range s.lines {
+	for _, l := range u.lines {
 		if l.served == 0 {
 			fresh++
 		}
 	}
 	var last *line
-	for _, l := range s.lines { // in random order
-		if last == nil || l.order(last, 2*fresh > len(s.lines)) > 0 {
+	for _, l := range u.lines { // in random order
+		if last == nil || l.order(last, 2*fresh > len(u.lines)) > 0 {
 			last = l
 		}
 	}
@@ -199,22 +199,22 @@ func (l *line) order(m *line, freshLast bool) int {
 }
 
 // leave removes a connection from its line. It reports whether the server may serve it.
-func (s *strangers) leave(t *turn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (u *unauthenticated) leave(t *turn) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	select {
 	case <-t.ended:
 		return t.err == nil
 	default:
-		s.remove(t)
-		return s.known.has(t.conn.network, clock())
+		u.remove(t)
+		return u.known.has(t.conn.network, clock())
 	}
 }
 
 // remove removes a connection from its line, if it is in one.
-func (s *strangers) remove(t *turn) {
+func (u *unauthenticated) remove(t *turn) {
 	n := t.conn.network
-	l := s.lines[n]
+	l := u.lines[n]
 	if l == nil {
 		return
 	}
@@ -222,29 +222,29 @@ func (s *strangers) remove(t *turn) {
 	if i < 0 {
 		return
 	}
-	s.waiting--
+	u.waiting--
 	if l.turns = slices.Delete(l.turns, i, i+1); len(l.turns) == 0 {
-		delete(s.lines, n)
+		delete(u.lines, n)
 	}
 }
 
 // serve ends the wait of connections for which there are units: one of each line in turn.
-func (s *strangers) serve() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (u *unauthenticated) serve() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	now := clock()
-	round := s.round()
+	round := u.round()
 	for len(round) > 0 {
-		round = slices.DeleteFunc(round, func(l *line) bool { return !s.serveOne(l, now) })
+		round = slices.DeleteFunc(round, func(l *line) bool { return !u.serveOne(l, now) })
 	}
-	s.short = s.waiting > 0 && s.all.Wait(struct{}{}) > 0
+	u.short = u.waiting > 0 && u.all.Wait(struct{}{}) > 0
 }
 
 // round returns the lines in their order: the network that was served the longest ago comes first. Networks that were
 // never served alternate with the others, so neither a flood from ever new addresses nor one from many that repeat
 // keeps out a client of the other kind.
-func (s *strangers) round() []*line {
-	lines := slices.SortedFunc(maps.Values(s.lines), func(a, b *line) int {
+func (u *unauthenticated) round() []*line {
+	lines := slices.SortedFunc(maps.Values(u.lines), func(a, b *line) int {
 		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.turns[0].since, b.turns[0].since))
 	})
 	fresh := 0
@@ -260,7 +260,7 @@ func (s *strangers) round() []*line {
 }
 
 // serveOne ends the wait of the first connection of a line. It reports false if there is none, or no unit.
-func (s *strangers) serveOne(l *line, now time.Duration) bool {
+func (u *unauthenticated) serveOne(l *line, now time.Duration) bool {
 	if len(l.turns) == 0 {
 		return false
 	}
@@ -268,12 +268,12 @@ func (s *strangers) serveOne(l *line, now time.Duration) bool {
 	switch {
 	case hasHungUp(t.conn.tcp):
 		t.err = io.EOF
-	case s.pay(t.conn, now):
+	case u.pay(t.conn, now):
 		l.served = now
 	default:
 		return false
 	}
-	s.remove(t)
+	u.remove(t)
 	close(t.ended)
 	return true
 }
@@ -287,7 +287,7 @@ func (c *Conn) chargeNew() error {
 		return nil
 	}
 	l := c.listener
-	t := l.strangers.enter(c)
+	t := l.unauthenticated.enter(c)
 	if t == nil {
 		return nil
 	}
@@ -315,24 +315,24 @@ func (c *Conn) await(t *turn) error {
 		case <-end.C:
 			waits = false
 		case <-check.C:
-			waits = !l.strangers.isKnown(c.network)
+			waits = !l.unauthenticated.isKnown(c.network)
 			if !l.open.contains(c) { // the server has closed it
-				l.strangers.leave(t)
+				l.unauthenticated.leave(t)
 				return io.EOF
 			}
 		case <-l.retired:
-			l.strangers.leave(t)
+			l.unauthenticated.leave(t)
 			return io.EOF
 		}
 	}
-	if l.strangers.leave(t) {
+	if l.unauthenticated.leave(t) {
 		return nil
 	}
-	l.metrics.refused[stranger].Inc()
+	l.metrics.refused[noCredential].Inc()
 	return io.EOF
 }
 
-// admitEvery limits the calls of strangers for a connection with many requests.
+// admitEvery limits the calls of unauthenticated.admit for a connection with many requests.
 const admitEvery = time.Second
 
 // Admit records a request with a valid credential. The units of its connection come back. forwarded is the client that
@@ -341,7 +341,7 @@ const admitEvery = time.Second
 func (c *Conn) Admit(forwarded netip.Addr, credential int64) {
 	c.listener.open.setArriving(c, admitted)
 	if forwarded.IsValid() {
-		c.listener.strangers.admit(limit.NetworkOf(forwarded), credential)
+		c.listener.unauthenticated.admit(limit.NetworkOf(forwarded), credential)
 		return
 	}
 	now := clock()
@@ -349,17 +349,17 @@ func (c *Conn) Admit(forwarded netip.Addr, credential int64) {
 		return
 	}
 	c.admitAgain = now + admitEvery
-	c.listener.strangers.admit(c.network, credential)
-	c.listener.strangers.refund(c)
+	c.listener.unauthenticated.admit(c.network, credential)
+	c.listener.unauthenticated.refund(c)
 }
 
 // Charge counts a request without a valid credential. It returns false beyond the limit of its client: the server must
 // then refuse it if it is forwarded, or else close the connection.
 func (c *Conn) Charge(forwarded netip.Addr) bool {
 	if !forwarded.IsValid() {
-		return c.free || c.listener.strangers.charge(c.network, false)
+		return c.free || c.listener.unauthenticated.charge(c.network, false)
 	}
-	if c.listener.strangers.charge(limit.NetworkOf(forwarded), true) {
+	if c.listener.unauthenticated.charge(limit.NetworkOf(forwarded), true) {
 		return true
 	}
 	c.listener.limited(forwarded)

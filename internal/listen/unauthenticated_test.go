@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	stranger = netip.MustParseAddr("192.0.2.7")
-	another  = netip.MustParseAddr("192.0.2.8")
+	someone = netip.MustParseAddr("192.0.2.7")
+	another = netip.MustParseAddr("192.0.2.8")
 )
 
 // manyth returns one of many addresses.
@@ -96,18 +96,18 @@ func (f *flood) stop() int {
 
 // Beyond its units, the connections of a client are served in their order, each with one of the units that come back.
 // The listener refuses those that it cannot serve within 5 s. Other clients do not wait.
-func TestStrangersWait(t *testing.T) {
+func TestUnauthenticatedClientsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
 		defer l.StopSweeper()
-		for range listen.StrangerUnits {
-			if _, took, err := connect(l, stranger); took != 0 || err != nil {
+		for range listen.NetworkUnits {
+			if _, took, err := connect(l, someone); took != 0 || err != nil {
 				t.Fatalf("waited %s, %v", took, err)
 			}
 		}
 		const pace, seconds = 40 * time.Millisecond, 30 // 25 a second
-		f := floodOf(l, pace, func(int) netip.Addr { return stranger })
+		f := floodOf(l, pace, func(int) netip.Addr { return someone })
 		time.Sleep(seconds * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 		if _, took, err := connect(l, another); took != 0 || err != nil {
 			t.Errorf("another client waited %s, %v", took, err)
@@ -141,7 +141,7 @@ func TestReadDeadlineAfterWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := exhausted()
 		defer l.StopSweeper()
-		silent, _ := l.Connect(stranger)
+		silent, _ := l.Connect(someone)
 		defer silent.Close()
 		began := time.Now()
 		_ = silent.SetReadDeadline(began.Add(readMax))
@@ -166,7 +166,7 @@ func TestCharge(t *testing.T) {
 		}
 		ended := make(chan error)
 		go func() {
-			_, _, err := connect(l, stranger)
+			_, _, err := connect(l, someone)
 			ended <- err
 		}()
 		time.Sleep(75 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
@@ -183,11 +183,11 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// exhausted returns a listener in a bubble of synctest, with an open connection of a stranger who has no units left.
+// exhausted returns a listener in a bubble of synctest, with an open connection of a client that has no units left.
 // The caller calls StopSweeper.
 func exhausted() (*listen.Listener, *listen.Conn) {
 	l := bare(listen.Limits{})
-	open, _ := l.Connect(stranger)
+	open, _ := l.Connect(someone)
 	for open.Charge(netip.Addr{}) {
 	}
 	return l, open
@@ -202,7 +202,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 		var waiting sync.WaitGroup
 		for range 200 { // more than the line has room for
 			waiting.Go(func() {
-				if _, took, err := connect(l, stranger); took > time.Second || err != nil {
+				if _, took, err := connect(l, someone); took > time.Second || err != nil {
 					t.Errorf("a connection waited %s, %v", took, err)
 				}
 			})
@@ -224,7 +224,7 @@ func TestKnownAtTheEndOfTheWait(t *testing.T) {
 		var waiting sync.WaitGroup
 		for range 200 {
 			waiting.Go(func() {
-				if _, took, err := connect(l, stranger); took > 4*time.Second && err != nil {
+				if _, took, err := connect(l, someone); took > 4*time.Second && err != nil {
 					t.Errorf("a connection of a known network was refused after %s", took)
 				}
 			})
@@ -235,17 +235,18 @@ func TestKnownAtTheEndOfTheWait(t *testing.T) {
 	})
 }
 
-// Strangers in the network of a client with a valid credential have a higher limit. Beyond it, a new connection waits
-// for a second at most, because it may be the client's. Connections with a valid credential cost nothing.
-func TestStrangersInKnownNetwork(t *testing.T) {
+// Unauthenticated clients in the network of a client with a valid credential have a higher limit. Beyond it, a new
+// connection waits for a second at most, because it may be the client's. Connections with a valid credential cost
+// nothing.
+func TestUnauthenticatedClientsInKnownNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
 		defer l.StopSweeper()
-		good, _ := l.Connect(stranger)
+		good, _ := l.Connect(someone)
 		good.Admit(netip.Addr{}, owner)
 		for range 3 * listen.KnownUnits {
-			c, took, err := connect(l, stranger)
+			c, took, err := connect(l, someone)
 			if took != 0 || err != nil {
 				t.Fatalf("a client with a valid credential waited %s, %v", took, err)
 			}
@@ -261,21 +262,21 @@ func TestStrangersInKnownNetwork(t *testing.T) {
 		var waiting sync.WaitGroup
 		for range 500 {
 			waiting.Go(func() {
-				if _, took, err := connect(l, stranger); took > time.Second || err != nil {
+				if _, took, err := connect(l, someone); took > time.Second || err != nil {
 					t.Errorf("a connection waited %s, %v", took, err)
 				}
 			})
 		}
 		waiting.Wait()
-		if !good.Charge(stranger) {
+		if !good.Charge(someone) {
 			t.Error("a known client that a proxy names has a limit")
 		}
 	})
 }
 
-// All strangers together have a limit too. A flood from many addresses does not delay a known client, and a new one
-// only until the next unit: the client that was served the longest ago is first.
-func TestStrangersTogether(t *testing.T) {
+// All unauthenticated clients together have a limit too. A flood from many addresses does not delay a known client, and
+// a new one only until the next unit: the client that was served the longest ago is first.
+func TestUnauthenticatedClientsTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
@@ -310,7 +311,7 @@ func TestStrangersTogether(t *testing.T) {
 
 // exhaust uses up the units of two clients, which are those of all.
 func exhaust(l *listen.Listener) {
-	for _, client := range []netip.Addr{stranger, another} {
+	for _, client := range []netip.Addr{someone, another} {
 		c, _ := l.Connect(client)
 		for c.Charge(netip.Addr{}) {
 		}
@@ -318,7 +319,7 @@ func exhaust(l *listen.Listener) {
 }
 
 // A flood from addresses that do not repeat does not keep out a client that was served before.
-func TestFreshStrangers(t *testing.T) {
+func TestFloodFromFreshAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
@@ -343,7 +344,7 @@ func TestFreshStrangers(t *testing.T) {
 func TestPlacesInFullLines(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]func(int) netip.Addr{
-		"one client":   func(int) netip.Addr { return stranger },
+		"one client":   func(int) netip.Addr { return someone },
 		"many clients": manyth,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,13 +373,13 @@ func TestPlacesInFullLines(t *testing.T) {
 
 // Clients that a proxy names have units of their own, but no total: the requests of some do not refuse others. More
 // of them than the listener remembers share the units of one.
-func TestForwardedStrangers(t *testing.T) {
+func TestForwardedUnauthenticatedClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
 		defer l.StopSweeper()
-		c, _ := l.Connect(stranger)
-		for n := range listen.NetworksMax + listen.StrangerUnits {
+		c, _ := l.Connect(someone)
+		for n := range listen.NetworksMax + listen.NetworkUnits {
 			if !c.Charge(manyth(n)) {
 				t.Fatalf("client %d has no unit", n)
 			}
@@ -387,7 +388,7 @@ func TestForwardedStrangers(t *testing.T) {
 			t.Error("clients without a place have no limit")
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		for n := range listen.StrangerUnits {
+		for n := range listen.NetworkUnits {
 			if !c.Charge(another) {
 				t.Fatalf("request %d is refused", n)
 			}
@@ -399,7 +400,7 @@ func TestForwardedStrangers(t *testing.T) {
 }
 
 // Each of the networks with waiting connections is served in turn, however many connections it has.
-func TestStrangersTakeTurns(t *testing.T) {
+func TestUnauthenticatedClientsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{})
@@ -437,12 +438,12 @@ func TestUnlimitedAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(listen.Limits{
-			Proxies:   []netip.Prefix{netip.PrefixFrom(stranger, 32)},
+			Proxies:   []netip.Prefix{netip.PrefixFrom(someone, 32)},
 			Uncharged: []netip.Prefix{netip.PrefixFrom(another, 32)},
 		})
 		defer l.StopSweeper()
-		for range 2 * listen.StrangerUnits {
-			for _, client := range []netip.Addr{stranger, another} {
+		for range 2 * listen.NetworkUnits {
+			for _, client := range []netip.Addr{someone, another} {
 				if c, took, err := connect(l, client); took != 0 || err != nil || !c.Charge(netip.Addr{}) {
 					t.Fatalf("%s waited %s, %v", client, took, err)
 				}
@@ -461,7 +462,7 @@ func TestRetireWithWaiting(t *testing.T) {
 		ended := make(chan error)
 		for range connections {
 			go func() {
-				_, _, err := connect(l, stranger)
+				_, _, err := connect(l, someone)
 				ended <- err
 			}()
 		}
