@@ -49,7 +49,7 @@ type Config struct {
 
 // Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine and webhook.Outbox.
 type Engine struct {
-	store.Changes
+	store.Operations
 
 	pool           *pgxpool.Pool
 	db             querier // the pool for transactions of one statement
@@ -109,7 +109,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
-	e.Changes = e.changes()
+	e.Operations = e.operations()
 	e.durability.Store(&store.Durability{})
 	parameters := config.ConnConfig.RuntimeParams
 	e.urlPath = parameters["search_path"]

@@ -20,7 +20,7 @@ import (
 //
 // Move implements move.Source and move.Destination.
 type Move struct {
-	store.Changes // in the transaction
+	store.Operations // in the transaction
 
 	engine *Engine
 	tx     pgx.Tx
@@ -52,7 +52,7 @@ func openMove(ctx context.Context, c Config, lock func(*Move, context.Context) e
 		_ = m.Close() // err is the cause
 		return nil, classify(err)
 	}
-	m.Changes = store.Changes{
+	m.Operations = store.Operations{
 		Read: func(ctx context.Context, do func(store.Reader) error) error {
 			return classify(do(m.statements(ctx)))
 		},

@@ -70,7 +70,7 @@ func (s statements) Webhooks() ([]store.Webhook, error) {
 
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
-	all, err := e.Changes.SetWebhooks(ctx, urls, by)
+	all, err := e.Operations.SetWebhooks(ctx, urls, by)
 	e.webhooks.forget() // even without a change: another server may have made it
 	if err == nil && len(urls) > 0 {
 		err = classify(e.waitForCreates(ctx))

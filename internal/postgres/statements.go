@@ -36,9 +36,9 @@ func (s statements) exec(sql string, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-// changes returns the changes with the statements of the engine.
-func (e *Engine) changes() store.Changes {
-	return store.Changes{
+// operations returns the operations that use the statements of the engine.
+func (e *Engine) operations() store.Operations {
+	return store.Operations{
 		Events: make(chan struct{}, 1),
 		Read: func(ctx context.Context, do func(store.Reader) error) error {
 			return classify(do(statements{e, ctx, e.db}))

@@ -42,7 +42,7 @@ type Config struct {
 // Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox and
 // move.Source.
 type Engine struct {
-	store.Changes
+	store.Operations
 
 	path   string
 	server bool
@@ -89,7 +89,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, diskFault(err)
 	}
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}}
-	e.Changes = e.changes()
+	e.Operations = e.operations()
 	defer func() {
 		if err != nil {
 			_ = e.release() // err is the cause

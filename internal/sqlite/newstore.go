@@ -16,7 +16,7 @@ import (
 // NewStore is the store to which a move copies: a temporary file, which gets its name when it is complete. A killed
 // process leaves only that file, which the next move removes. It implements move.Destination.
 type NewStore struct {
-	store.Changes
+	store.Operations
 
 	path    string // path of the complete store
 	lock    *os.File
@@ -52,7 +52,7 @@ func Create(ctx context.Context, path string) (_ *NewStore, err error) {
 	if n.conn, err = sqlite3.OpenUnlocked(n.temp.Name()); err != nil {
 		return nil, err
 	}
-	n.Changes = store.Changes{
+	n.Operations = store.Operations{
 		Read: func(ctx context.Context, do func(store.Reader) error) error {
 			return n.during(ctx, func() error { return do(statements{conn: n.conn}) })
 		},

@@ -17,9 +17,9 @@ type statements struct {
 // tx returns the statements of the current transaction.
 func (e *Engine) tx() statements { return statements{e, e.writer} }
 
-// changes returns the changes with the statements of the engine.
-func (e *Engine) changes() store.Changes {
-	return store.Changes{
+// operations returns the operations that use the statements of the engine.
+func (e *Engine) operations() store.Operations {
+	return store.Operations{
 		Events: make(chan struct{}, 1),
 		Read: func(ctx context.Context, do func(store.Reader) error) error {
 			return e.read(ctx, func(c *sqlite3.Conn) error { return do(statements{e, c}) })

@@ -16,6 +16,6 @@ type Row struct {
 }
 
 // PlantsByID implements writepath.Engine.
-func (c *Changes) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
-	return read(ctx, c, func(r Reader) ([]Row, error) { return r.PlantsByID(ids, math.MaxInt) })
+func (o *Operations) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
+	return read(ctx, o, func(r Reader) ([]Row, error) { return r.PlantsByID(ids, math.MaxInt) })
 }

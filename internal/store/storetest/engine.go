@@ -48,7 +48,7 @@ type Engine interface {
 	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 
-	// The parts of a move that store.Changes has (move.Destination).
+	// The parts of a move that store.Operations has (move.Destination).
 	PutTokens(ctx context.Context, tokens []auth.Token) error
 	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
 

@@ -33,7 +33,7 @@ type Reader interface {
 	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
 }
 
-// Tx has the statements of Changes in a transaction that other writers of these tables wait for.
+// Tx has the statements of Operations in a transaction that other writers of these tables wait for.
 type Tx interface {
 	Reader
 
@@ -79,9 +79,9 @@ type Tx interface {
 	DropDead(webhook int64, plant *int64, most int) (int64, error)
 }
 
-// Changes reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies
+// Operations reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies
 // the fields. The interfaces of the packages that call an engine have the contracts of the methods.
-type Changes struct {
+type Operations struct {
 	// Read calls do with statements outside of a transaction.
 	Read func(ctx context.Context, do func(Reader) error) error
 
@@ -92,8 +92,8 @@ type Changes struct {
 	Events chan struct{} // capacity 1; holds a value after this engine has written events
 }
 
-func read[T any](ctx context.Context, c *Changes, do func(Reader) (T, error)) (result T, err error) {
-	err = c.Read(ctx, func(r Reader) (err error) {
+func read[T any](ctx context.Context, o *Operations, do func(Reader) (T, error)) (result T, err error) {
+	err = o.Read(ctx, func(r Reader) (err error) {
 		result, err = do(r)
 		return err
 	})

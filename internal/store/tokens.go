@@ -10,8 +10,8 @@ import (
 )
 
 // changeTokens is Write for tokens: it also makes every server reload its keyring.
-func (c *Changes) changeTokens(ctx context.Context, do func(Tx) error) error {
-	return c.Write(ctx, func(tx Tx) error {
+func (o *Operations) changeTokens(ctx context.Context, do func(Tx) error) error {
+	return o.Write(ctx, func(tx Tx) error {
 		if err := do(tx); err != nil {
 			return err
 		}
@@ -20,13 +20,13 @@ func (c *Changes) changeTokens(ctx context.Context, do func(Tx) error) error {
 }
 
 // Tokens implements writepath.Engine.
-func (c *Changes) Tokens(ctx context.Context) ([]auth.Token, error) {
-	return read(ctx, c, Reader.Tokens)
+func (o *Operations) Tokens(ctx context.Context) ([]auth.Token, error) {
+	return read(ctx, o, Reader.Tokens)
 }
 
 // CreateToken implements admin.Engine.
-func (c *Changes) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
-	err = c.changeTokens(ctx, func(tx Tx) error {
+func (o *Operations) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
+	err = o.changeTokens(ctx, func(tx Tx) error {
 		named, err := tx.TokensBy(Selector{Name: t.Name})
 		if err != nil {
 			return err
@@ -60,14 +60,14 @@ func createToken(tx Tx, t auth.Token, by audit.Origin) (id int64, err error) {
 }
 
 // CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
-func (c *Changes) CreateFirstTokens(
+func (o *Operations) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
-	existing, err := c.Tokens(ctx)
+	existing, err := o.Tokens(ctx)
 	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 		return false, err // without a write, so that a server can start on a full disk
 	}
-	err = c.changeTokens(ctx, func(tx Tx) error {
+	err = o.changeTokens(ctx, func(tx Tx) error {
 		existing, err := tx.Tokens() // again: another process may have been first
 		if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 			return err
@@ -84,10 +84,10 @@ func (c *Changes) CreateFirstTokens(
 }
 
 // RotateToken implements admin.Engine.
-func (c *Changes) RotateToken(
+func (o *Operations) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
-	err = c.changeTokens(ctx, func(tx Tx) error {
+	err = o.changeTokens(ctx, func(tx Tx) error {
 		named, err := tx.TokensBy(Selector{Name: t.Name})
 		if err != nil {
 			return err
@@ -111,10 +111,10 @@ func (c *Changes) RotateToken(
 }
 
 // RevokeTokens implements admin.Engine.
-func (c *Changes) RevokeTokens(
+func (o *Operations) RevokeTokens(
 	ctx context.Context, selector Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
-	err = c.revoke(ctx, at, by, func(tx Tx) ([]auth.Token, error) {
+	err = o.revoke(ctx, at, by, func(tx Tx) ([]auth.Token, error) {
 		if revoked, err = tx.TokensBy(selector); err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (c *Changes) RevokeTokens(
 
 // revoke is changeTokens for a revocation, which returns the revoked tokens. If the audit log refuses their events, a
 // second transaction stores the revocation without them.
-func (c *Changes) revoke(
+func (o *Operations) revoke(
 	ctx context.Context, at time.Time, by audit.Origin, change func(Tx) ([]auth.Token, error),
 ) error {
 	var events []audit.Event
@@ -153,21 +153,21 @@ func (c *Changes) revoke(
 		refused = err != nil
 		return err
 	}
-	cause := c.changeTokens(ctx, revoke)
+	cause := o.changeTokens(ctx, revoke)
 	if !refused {
 		return cause
 	}
-	if err := c.changeTokens(ctx, revoke); err != nil {
+	if err := o.changeTokens(ctx, revoke); err != nil {
 		return err
 	}
 	return &Unrecorded{Events: events, Cause: cause}
 }
 
 // RevokeIdentity implements admin.Engine.
-func (c *Changes) RevokeIdentity(
+func (o *Operations) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
-	err = c.revoke(ctx, t.RevokedAt, by, func(tx Tx) ([]auth.Token, error) {
+	err = o.revoke(ctx, t.RevokedAt, by, func(tx Tx) ([]auth.Token, error) {
 		stored, err = revokeIdentity(tx, t, most)
 		return []auth.Token{stored}, err
 	})
@@ -202,9 +202,9 @@ func insertIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
 }
 
 // PutSubject implements writepath.Engine.
-func (c *Changes) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
+func (o *Operations) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	var found bool
-	err = c.Read(ctx, func(r Reader) error {
+	err = o.Read(ctx, func(r Reader) error {
 		if stored, found, err = tokenOfHash(r, t.Hash); err != nil || found {
 			return err
 		}
@@ -213,7 +213,7 @@ func (c *Changes) PutSubject(ctx context.Context, t auth.Token, most int) (store
 	if err != nil || found {
 		return stored, err
 	}
-	err = c.Write(ctx, func(tx Tx) error {
+	err = o.Write(ctx, func(tx Tx) error {
 		if stored, found, err = tokenOfHash(tx, t.Hash); err != nil || found {
 			return err
 		}
@@ -224,10 +224,10 @@ func (c *Changes) PutSubject(ctx context.Context, t auth.Token, most int) (store
 }
 
 // PruneSubjects implements admin.Engine.
-func (c *Changes) PruneSubjects(
+func (o *Operations) PruneSubjects(
 	ctx context.Context, p SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {
-	err = c.changeTokens(ctx, func(tx Tx) error {
+	err = o.changeTokens(ctx, func(tx Tx) error {
 		if removed, err = tx.DeleteSubjects(p); err != nil {
 			return err
 		}
@@ -240,8 +240,8 @@ func (c *Changes) PruneSubjects(
 }
 
 // PutTokens implements move.Destination.
-func (c *Changes) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	return c.changeTokens(ctx, func(tx Tx) error {
+func (o *Operations) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return o.changeTokens(ctx, func(tx Tx) error {
 		for _, t := range tokens {
 			if err := tx.PutToken(t); err != nil {
 				return err

@@ -8,30 +8,30 @@ import (
 )
 
 // EventsWritten implements webhook.Outbox.
-func (c *Changes) EventsWritten() <-chan struct{} { return c.Events }
+func (o *Operations) EventsWritten() <-chan struct{} { return o.Events }
 
 // SignalEvents sends a value to EventsWritten. The engine calls it after it has written events.
-func (c *Changes) SignalEvents() {
+func (o *Operations) SignalEvents() {
 	select {
-	case c.Events <- struct{}{}:
+	case o.Events <- struct{}{}:
 	default: // the receiver has not received the last signal yet
 	}
 }
 
 // Webhooks implements webhook.Outbox.
-func (c *Changes) Webhooks(ctx context.Context) ([]Webhook, error) {
-	return read(ctx, c, Reader.Webhooks)
+func (o *Operations) Webhooks(ctx context.Context) ([]Webhook, error) {
+	return read(ctx, o, Reader.Webhooks)
 }
 
 // SetWebhooks implements webhook.Outbox.
-func (c *Changes) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) (all []Webhook, err error) {
-	if all, err = c.Webhooks(ctx); err != nil {
+func (o *Operations) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) (all []Webhook, err error) {
+	if all, err = o.Webhooks(ctx); err != nil {
 		return nil, err
 	}
 	if added, removed := compareWebhooks(all, urls); len(added)+len(removed) == 0 {
 		return all, nil // without a write, so that a server can start on a full disk
 	}
-	err = c.Write(ctx, func(tx Tx) error {
+	err = o.Write(ctx, func(tx Tx) error {
 		if all, err = tx.Webhooks(); err != nil {
 			return err
 		}
@@ -48,13 +48,13 @@ func (c *Changes) SetWebhooks(ctx context.Context, urls []string, by audit.Origi
 }
 
 // EndDeliveries implements webhook.Outbox.
-func (c *Changes) EndDeliveries(ctx context.Context) (ended int64, err error) {
+func (o *Operations) EndDeliveries(ctx context.Context) (ended int64, err error) {
 	removed := func(w Webhook) bool { return !w.Active }
-	all, err := c.Webhooks(ctx)
+	all, err := o.Webhooks(ctx)
 	if err != nil || !slices.ContainsFunc(all, removed) {
 		return 0, err
 	}
-	err = c.Write(ctx, func(tx Tx) (err error) {
+	err = o.Write(ctx, func(tx Tx) (err error) {
 		ended, err = changeDeliveries(tx, removed, tx.EndDeliveries)
 		return err
 	})
@@ -62,23 +62,23 @@ func (c *Changes) EndDeliveries(ctx context.Context) (ended int64, err error) {
 }
 
 // RetryDead implements admin.Engine.
-func (c *Changes) RetryDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
-	return c.changeDead(ctx, s, by, audit.WebhookRetry, Tx.RetryDead)
+func (o *Operations) RetryDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
+	return o.changeDead(ctx, s, by, audit.WebhookRetry, Tx.RetryDead)
 }
 
 // DropDead implements admin.Engine.
-func (c *Changes) DropDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
-	return c.changeDead(ctx, s, by, audit.WebhookDrop, Tx.DropDead)
+func (o *Operations) DropDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
+	return o.changeDead(ctx, s, by, audit.WebhookDrop, Tx.DropDead)
 }
 
-func (c *Changes) changeDead(
+func (o *Operations) changeDead(
 	ctx context.Context, s DeadSelector, by audit.Origin, action audit.Action,
 	do func(tx Tx, webhook int64, plant *int64, most int) (int64, error),
 ) (changed int64, err error) {
 	selected := func(w Webhook) bool {
 		return (s.Webhook == 0 || s.Webhook == w.ID) && (w.Active || action == audit.WebhookDrop)
 	}
-	err = c.Write(ctx, func(tx Tx) error {
+	err = o.Write(ctx, func(tx Tx) error {
 		changed, err = changeDeliveries(tx, selected, func(webhook int64, most int) (int64, error) {
 			return do(tx, webhook, s.Plant, most)
 		})

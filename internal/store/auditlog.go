@@ -8,18 +8,18 @@ import (
 )
 
 // AuditEnds implements AuditReader.
-func (c *Changes) AuditEnds(ctx context.Context) (audit.Ends, error) {
-	return read(ctx, c, Reader.AuditEnds)
+func (o *Operations) AuditEnds(ctx context.Context) (audit.Ends, error) {
+	return read(ctx, o, Reader.AuditEnds)
 }
 
 // AuditRows implements AuditReader.
-func (c *Changes) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
-	return read(ctx, c, func(r Reader) ([]audit.Row, error) { return r.AuditRows(after, limit) })
+func (o *Operations) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
+	return read(ctx, o, func(r Reader) ([]audit.Row, error) { return r.AuditRows(after, limit) })
 }
 
 // AppendAudit implements admin.Engine and move.Destination.
-func (c *Changes) AppendAudit(ctx context.Context, events ...audit.Event) error {
-	return c.Write(ctx, func(tx Tx) error { return AppendAudit(tx, events...) })
+func (o *Operations) AppendAudit(ctx context.Context, events ...audit.Event) error {
+	return o.Write(ctx, func(tx Tx) error { return AppendAudit(tx, events...) })
 }
 
 // AppendAudit appends entries in a transaction.
@@ -37,8 +37,8 @@ func AppendAudit(tx Tx, events ...audit.Event) error {
 }
 
 // PruneAudit implements admin.Engine.
-func (c *Changes) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
-	err = c.Write(ctx, func(tx Tx) error {
+func (o *Operations) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
+	err = o.Write(ctx, func(tx Tx) error {
 		ends, err := tx.AuditEnds()
 		if err != nil || to.Sequence <= ends.Anchor.Sequence {
 			return err // another process was first
@@ -63,8 +63,8 @@ func (c *Changes) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin
 }
 
 // PutAudit implements move.Destination.
-func (c *Changes) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error {
-	return c.Write(ctx, func(tx Tx) error {
+func (o *Operations) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error {
+	return o.Write(ctx, func(tx Tx) error {
 		ends, err := tx.AuditEnds()
 		if err != nil {
 			return err
