@@ -81,7 +81,7 @@ func TestSoak(t *testing.T) {
 var faulty = []rig.Weakness{
 	{
 		File: "internal/server/plants.go",
-		Old:  "replayed, err := p.store.Create(c.span, c.Principal, n)",
+		Old:  "replayed, err := p.writePath.Create(c.span, c.Principal, n)",
 		New: `leak()
 	sent := n
 	switch uint64(n.ID) % 100 {
@@ -93,9 +93,9 @@ var faulty = []rig.Weakness{
 	case 2:
 		other := n
 		other.ID++
-		_, _ = p.store.Create(nil, c.Principal, other)
+		_, _ = p.writePath.Create(nil, c.Principal, other)
 	}
-	replayed, err := p.store.Create(c.span, c.Principal, n)
+	replayed, err := p.writePath.Create(c.span, c.Principal, n)
 	n = sent`,
 	},
 	{File: "internal/server/leak.go", New: `package server

@@ -23,10 +23,10 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	Engine Engine           // required; the caller closes it after the Service
-	Store  *writepath.Store // required by Import; scans pause while it creates plants, State has its readiness
-	Log    *slog.Logger     // nil: no log
-	Audit  *audit.Recorder  // receives imports; nil: none
+	Engine    Engine             // required; the caller closes it after the Service
+	WritePath *writepath.Service // required by Import; scans pause while it creates plants, State has its readiness
+	Log       *slog.Logger       // nil: no log
+	Audit     *audit.Recorder    // receives imports; nil: none
 
 	Deliveries func() map[int64]webhook.Status // see webhook.Sender.Status; nil: none
 

@@ -54,7 +54,7 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	return s.config.Store.Import(within, batch)
+	return s.config.WritePath.Import(within, batch)
 }
 
 // endImport stores the result of an import, and records it in the audit log.

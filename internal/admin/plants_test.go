@@ -39,10 +39,10 @@ func open(t *testing.T, c admin.Config, plants ...store.Create) (service *admin.
 		}
 	}
 	c.Engine = engine
-	if c.Store, err = writepath.New(t.Context(), writepath.Config{Engine: engine}); err != nil {
+	if c.WritePath, err = writepath.New(t.Context(), writepath.Config{Engine: engine}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Store.Close)
+	t.Cleanup(c.WritePath.Close)
 	if service, err = admin.New(c); err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func TestImportIntoPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	service, err := admin.New(admin.Config{Engine: engine, Store: st})
+	service, err := admin.New(admin.Config{Engine: engine, WritePath: st})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,9 @@ func (s *Service) scan(ctx context.Context, from int64, visit func(*store.Scanne
 }
 
 // clientsWrite reports whether clients create plants, which go first.
-func (s *Service) clientsWrite() bool { return s.config.Store != nil && s.config.Store.Writing() }
+func (s *Service) clientsWrite() bool {
+	return s.config.WritePath != nil && s.config.WritePath.Writing()
+}
 
 // pause waits for a time, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -32,8 +32,8 @@ func (s *Service) State(ctx context.Context) State {
 	}
 	d := s.engine.Durability()
 	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
-	if s.config.Store != nil {
-		err := s.config.Store.Ready()
+	if s.config.WritePath != nil {
+		err := s.config.WritePath.Ready()
 		if st.Ready = err == nil; err != nil {
 			st.Reason = err.Error()
 		}
@@ -58,8 +58,8 @@ type Gauges struct {
 // Gauges returns the numbers of now, without a read of the store.
 func (s *Service) Gauges() Gauges {
 	g := Gauges{Connections: map[string]int64{}}
-	if s.config.Store != nil {
-		n := s.config.Store.Numbers()
+	if s.config.WritePath != nil {
+		n := s.config.WritePath.Numbers()
 		g.Plants, g.QueuePlants, g.CredentialsExpiring = known(n.Plants), n.Queue, n.CredentialsExpiring
 	}
 	if sizes := s.engine.Sizes(); sizes != nil {

@@ -52,21 +52,21 @@ type setup struct {
 
 // harness is a server with the admin API, over a store in a file.
 type harness struct {
-	t       testing.TB
-	path    string // of the store
-	engine  *sqlite.Engine
-	backups *backup.Service // nil: none
-	service *admin.Service
-	api     *adminapi.API
-	store   *writepath.Store
-	metrics *prometheus.Registry
-	url     string // of the API
-	secret  string // of a token with the scope plants:read
-	admins  string // of a token with the scope admin
-	audited func() // writes the counted events to the audit log; no request may follow
-	log     syncBuffer
-	client  http.Client
-	router  routers.Router // of the API document
+	t         testing.TB
+	path      string // of the store
+	engine    *sqlite.Engine
+	backups   *backup.Service // nil: none
+	service   *admin.Service
+	api       *adminapi.API
+	writePath *writepath.Service
+	metrics   *prometheus.Registry
+	url       string // of the API
+	secret    string // of a token with the scope plants:read
+	admins    string // of a token with the scope admin
+	audited   func() // writes the counted events to the audit log; no request may follow
+	log       syncBuffer
+	client    http.Client
+	router    routers.Router // of the API document
 }
 
 // createdAt is the time of creation of the plants of the tests.
@@ -102,7 +102,7 @@ func start(t testing.TB, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.store, h.metrics = st, metrics
+	h.writePath, h.metrics = st, metrics
 	engine := admin.Engine(h.engine)
 	if s.wrap != nil {
 		engine = s.wrap(engine)
@@ -111,7 +111,7 @@ func start(t testing.TB, s setup) *harness {
 	h.audited = sync.OnceFunc(recorder.Close)
 	if h.service, err = admin.New(admin.Config{
 		Engine: engine, Audit: recorder, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
-		Store: st, Log: log, Backups: h.backups, DB: "plants.db", Version: "test",
+		WritePath: st, Log: log, Backups: h.backups, DB: "plants.db", Version: "test",
 		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(st *writepath.Store, log *slog.Logger, limits listen.Limits) (stop func()) {
+func (h *harness) serve(st *writepath.Service, log *slog.Logger, limits listen.Limits) (stop func()) {
 	h.t.Helper()
 	h.api = adminapi.New(h.service, log)
 	routes, err := h.api.Routes()
@@ -159,7 +159,7 @@ func (h *harness) serve(st *writepath.Store, log *slog.Logger, limits listen.Lim
 		h.t.Fatal(err)
 	}
 	_, adminServer, err := server.New(server.Config{
-		Store: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
+		WritePath: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
 		Metrics: prometheus.NewRegistry(),
 		Limits:  server.Limits{HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
 	})

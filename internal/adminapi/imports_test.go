@@ -663,8 +663,8 @@ func TestImportInFailingStore(t *testing.T) {
 			_ = s.body.Close()
 			check(t, name, <-s.done, refused(row.code, "the import stopped before the lines 1002 to 2001: "+row.text+
 				"; created 1000, existing 0, conflicting 0, invalid 0; stored rows count as existing when you import again"))
-			if broken := h.store.Ready() != nil; broken != (name == "broken") {
-				t.Errorf("the store is ready: %v", h.store.Ready())
+			if broken := h.writePath.Ready() != nil; broken != (name == "broken") {
+				t.Errorf("the store is ready: %v", h.writePath.Ready())
 			}
 		})
 	}

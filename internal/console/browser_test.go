@@ -230,7 +230,7 @@ func TestWorkInBrowser(t *testing.T) {
 	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "web-shop"), chromedp.Click(chromedp.CSS("main form button")))
 	b.Await(`document.querySelector("#secret") !== null`)
 	secret := browsertest.Evaluate[string](b.Page, `document.querySelector("#secret").textContent`)
-	p, err := h.store.Authenticate(t.Context(), secret)
+	p, err := h.writePath.Authenticate(t.Context(), secret)
 	if err != nil || p.Name != "web-shop" || p.Scopes != auth.ScopeCreate {
 		t.Fatalf("the new token: got %v, %v", p, err)
 	}

@@ -26,7 +26,7 @@ import (
 // Config configures a Console. The fields of the first group are required.
 type Config struct {
 	Operations *admin.Service
-	Store      *writepath.Store
+	WritePath  *writepath.Service
 	PublicURL  *url.URL // at which clients reach the public listener
 	Log        *slog.Logger
 	Audit      *audit.Recorder

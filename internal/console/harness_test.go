@@ -37,17 +37,17 @@ const wait = 5 * time.Minute // timeout of every wait; a wait that succeeds is s
 
 // harness is a server with the console, over a store in a file.
 type harness struct {
-	t       testing.TB
-	engine  storetest.Engine
-	store   *writepath.Store
-	console *console.Console
-	backups *backup.Service
-	host    string // of the admin listener
-	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
-	routes  []server.Route
-	down    func() // closes the admin listener and its connections
-	audit   *audit.Recorder
-	audited func() // writes the counted refusals to the audit log; no request may follow
+	t         testing.TB
+	engine    storetest.Engine
+	writePath *writepath.Service
+	console   *console.Console
+	backups   *backup.Service
+	host      string // of the admin listener
+	admin     string // secret of the token operator, with the scopes admin, plants:read and plants:create
+	routes    []server.Route
+	down      func() // closes the admin listener and its connections
+	audit     *audit.Recorder
+	audited   func() // writes the counted refusals to the audit log; no request may follow
 
 	deliveries map[int64]webhook.Status // of the server; set before a request
 
@@ -90,7 +90,7 @@ func startOn(
 		}
 	}
 	config := writepath.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
-	if h.store, err = writepath.New(t.Context(), config); err != nil {
+	if h.writePath, err = writepath.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	h.audit = audit.NewRecorder(h.engine.AppendAudit, log)
@@ -115,7 +115,7 @@ func startOn(
 			h.backups.Close()
 		}
 		h.audited()
-		h.store.Close()
+		h.writePath.Close()
 		if err := h.engine.Close(); err != nil {
 			t.Error(err)
 		}
@@ -133,14 +133,15 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry) (stop fu
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
 	var adminServer *server.Server
 	h.console = console.New(console.Config{
-		Operations: operations, Store: h.store, PublicURL: public, Log: log,
+		Operations: operations, WritePath: h.writePath, PublicURL: public, Log: log,
 		Audit: h.audit, Version: "1.0.0-test", Requests: func() server.Numbers { return adminServer.Numbers() },
 	})
 	if h.routes, err = h.console.Routes(); err != nil {
 		h.t.Fatal(err)
 	}
 	_, adminServer, err = server.New(server.Config{
-		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
+		WritePath: h.writePath, Log: log, BaseURL: public, AdminRoutes: h.routes,
+		Browser: h.console.Browser(), Metrics: metrics,
 		Audit: h.audit,
 		Limits: server.Limits{
 			BodyMax: 64 << 10, HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
@@ -278,7 +279,7 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 // adminConfig returns the configuration of the operations.
 func (h *harness) adminConfig() admin.Config {
 	return admin.Config{
-		Engine: h.engine, Store: h.store, Audit: h.audit, Backups: h.backups, Deliveries: h.status,
+		Engine: h.engine, WritePath: h.writePath, Audit: h.audit, Backups: h.backups, Deliveries: h.status,
 		Open: func() map[string]int64 { return map[string]int64{"public": 14} },
 		Settings: func() []admin.Setting {
 			return []admin.Setting{

@@ -83,7 +83,7 @@ func (c *Console) finishAtIssuer(call *server.Call) error {
 			c.flows.forget(p.State)
 			return auth.Principal{}, err
 		}
-		return c.Store.AuthenticateClaims(call.Context(), claims)
+		return c.WritePath.AuthenticateClaims(call.Context(), claims)
 	})
 	if err == nil && principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 {
 		err = errNoAccess(client, principal)

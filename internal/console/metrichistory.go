@@ -81,7 +81,7 @@ type reading struct {
 }
 
 func (c *Console) read() reading {
-	return reading{c.Operations.Gauges(), c.Store.Numbers(), c.Requests(), c.now()}
+	return reading{c.Operations.Gauges(), c.WritePath.Numbers(), c.Requests(), c.now()}
 }
 
 // orNaN returns a number; NaN if it is unknown.

@@ -260,7 +260,7 @@ func TestCredentialsPage(t *testing.T) {
 	res := c.post("/credentials/mint", mint)
 	res.want(t, 200, "It is not shown again", "curl https://plants.example/plants")
 	secret := regexp.MustCompile(`pst_\w{49}`).FindString(res.body)
-	p, err := h.store.Authenticate(t.Context(), secret)
+	p, err := h.writePath.Authenticate(t.Context(), secret)
 	if err != nil || p.Name != "shop" || p.Scopes != auth.ScopeCreate|auth.ScopeRead {
 		t.Fatalf("got %+v, %v", p, err)
 	}
@@ -279,7 +279,7 @@ func TestCredentialsPage(t *testing.T) {
 	res.want(t, 200, "the old token")
 	rotated := regexp.MustCompile(`pst_\w{49}`).FindString(res.body)
 	h.awaitInvalid(secret)
-	p, err = h.store.Authenticate(t.Context(), rotated)
+	p, err = h.writePath.Authenticate(t.Context(), rotated)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestSessionsAndClients(t *testing.T) {
 func (h *harness) awaitInvalid(secret string) {
 	h.t.Helper()
 	for end := time.Now().Add(wait); ; <-time.After(10 * time.Millisecond) {
-		if _, err := h.store.Authenticate(h.t.Context(), secret); err != nil {
+		if _, err := h.writePath.Authenticate(h.t.Context(), secret); err != nil {
 			return
 		}
 		if time.Now().After(end) {

@@ -132,7 +132,7 @@ func (c *Console) createPlant(call *server.Call) error {
 	decoded, err := plant.Decode(body)
 	replayed := false
 	if err == nil {
-		replayed, err = c.Store.Create(trace.FromContext(call.Context()), call.Principal, decoded)
+		replayed, err = c.WritePath.Create(trace.FromContext(call.Context()), call.Principal, decoded)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		n.Body, n.Fault = string(body), e

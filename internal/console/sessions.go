@@ -153,7 +153,7 @@ func (c *Console) authenticate(
 		return auth.Principal{}, plant.Errorf(plant.CodeCredentialInvalid, "the session has ended; sign in again")
 	}
 	if found.claims != nil {
-		return c.Store.AuthenticateClaims(r.Context(), found.claims)
+		return c.WritePath.AuthenticateClaims(r.Context(), found.claims)
 	}
 	return check(found.credential)
 }
@@ -161,7 +161,7 @@ func (c *Console) authenticate(
 // session returns the principal of the session of a request, by the tokens in memory.
 func (c *Console) session(r *http.Request) (auth.Principal, error) {
 	return c.authenticate(r, func(credential string) (auth.Principal, error) {
-		return c.Store.AuthenticateKnown(r.Context(), credential)
+		return c.WritePath.AuthenticateKnown(r.Context(), credential)
 	})
 }
 

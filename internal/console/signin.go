@@ -143,7 +143,7 @@ func (c *Console) signOut(call *server.Call) error {
 	ended, ok := c.sessions.remove(c.cookieOf(call.Request))
 	c.setCookie(call, "")
 	if ok && ended.minted {
-		principal, _ := c.Store.AuthenticateKnown(call.Context(), ended.credential) // unknown: it has expired
+		principal, _ := c.WritePath.AuthenticateKnown(call.Context(), ended.credential) // unknown: it has expired
 		// Operations logs an error. The token expires, and no browser has it.
 		_, _ = c.Operations.Revoke(call.Context(),
 			admin.Revocation{SecretSHA256: new(auth.HashOf(ended.credential))}, call.OriginOf(principal))

@@ -50,7 +50,7 @@ func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	_, adminServer, err := server.New(server.Config{
-		Store: h.store, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
+		WritePath: h.writePath, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
 		Browser: h.console.Browser(), Metrics: prometheus.NewRegistry(),
 		Limits: server.Limits{HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
 	})

@@ -39,7 +39,7 @@ func (g *gated) Insert(ctx context.Context, batch []store.Create) ([]store.Outco
 
 // tracedStore is a store in a database whose requests have spans.
 type tracedStore struct {
-	*writepath.Store
+	*writepath.Service
 	engine    *gated
 	metrics   *prometheus.Registry
 	tracer    *trace.Tracer

@@ -54,7 +54,7 @@ func ListSettings(s *config.Settings) (list []admin.Setting) {
 // adminConfig returns the configuration of the operations of the operator.
 func (v *instance) adminConfig() admin.Config {
 	return admin.Config{
-		Engine: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
+		Engine: v.engine, Deliveries: v.events.status, WritePath: v.writePath, Log: v.log,
 		Audit: v.audit.Recorder, Backups: v.backups, Open: v.servers.open, Settings: v.list,
 		Issuer: v.Settings.OIDC.Issuer, DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {

@@ -61,18 +61,18 @@ type instance struct {
 	log     *slog.Logger
 	metrics *prometheus.Registry
 
-	servers  *httpServers
-	engine   Engine
-	verifier *oidc.Verifier // nil: no issuer
-	signIn   *oidc.Client   // signs in to the console at the issuer; nil: none
-	store    *writepath.Store
-	audit    *serverAudit
-	restored []audit.Detail  // about the restore of the missing store; nil: it was there
-	caughtUp string          // result of backup.CatchUp
-	backups  *backup.Service // nil: none
-	copied   *copiedEngine   // engine; nil without --backup-sync
-	events   *eventSender
-	acme     *acme.Source // nil: none
+	servers   *httpServers
+	engine    Engine
+	verifier  *oidc.Verifier // nil: no issuer
+	signIn    *oidc.Client   // signs in to the console at the issuer; nil: none
+	writePath *writepath.Service
+	audit     *serverAudit
+	restored  []audit.Detail  // about the restore of the missing store; nil: it was there
+	caughtUp  string          // result of backup.CatchUp
+	backups   *backup.Service // nil: none
+	copied    *copiedEngine   // engine; nil without --backup-sync
+	events    *eventSender
+	acme      *acme.Source // nil: none
 
 	// What the parts do later: each part adds its functions when it opens.
 	starting []func(context.Context) // once the server accepts requests
@@ -159,10 +159,10 @@ func (v *instance) openStore(ctx context.Context) (err error) {
 	if v.copied != nil {
 		c.Commits = copiedCommits
 	}
-	if v.store, err = writepath.New(ctx, c); err != nil {
+	if v.writePath, err = writepath.New(ctx, c); err != nil {
 		return err
 	}
-	v.onClose(v.store.Close)
+	v.onClose(v.writePath.Close)
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (v *instance) serve(ctx context.Context) error {
 	for _, retire := range v.retiring {
 		retire()
 	}
-	err := errors.Join(cause, v.servers.drain(v.store, v.log), v.failure())
+	err := errors.Join(cause, v.servers.drain(v.writePath, v.log), v.failure())
 	v.log.Info("stopped")
 	return err
 }
@@ -199,7 +199,7 @@ func (v *instance) run(ctx context.Context) error {
 		case <-ctx.Done():
 			v.log.Info("shutting down: responding to accepted requests", "cause", context.Cause(ctx))
 			return nil
-		case <-v.store.Broken():
+		case <-v.writePath.Broken():
 			return nil
 		case <-v.fenced():
 			return nil
@@ -217,7 +217,7 @@ func (v *instance) run(ctx context.Context) error {
 // drain.
 func (v *instance) failure() error {
 	select {
-	case <-v.store.Broken():
+	case <-v.writePath.Broken():
 		return fmt.Errorf("%w; see the log", store.ErrBroken)
 	case <-v.fenced():
 		return v.backups.Fault()

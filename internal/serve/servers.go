@@ -123,7 +123,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		return err
 	}
 	h.console = console.New(console.Config{
-		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
+		WritePath: v.writePath, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
 		Requests: func() server.Numbers { return h.public.Numbers() },
 		Version:  v.Version, Secure: h.adminTLS || h.Console.Scheme == "https",
 	})
@@ -137,7 +137,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		return err
 	}
 	h.config = server.Config{
-		Store: v.store, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
+		WritePath: v.writePath, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
 		Tracer: h.tracer,
 	}
@@ -186,11 +186,11 @@ func (h *httpServers) start(s *server.Server, l *listen.Listener) {
 // drain closes the public listener, responds to the requests of accepted connections, and then closes the admin
 // listener, so that its health checks respond until the end. A new connection is refused, or waits for the next process
 // in the socket of systemd.
-func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
+func (h *httpServers) drain(w *writepath.Service, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	defer stopTracing(h.tracer, time.Now())
-	st.Retire(commitDrainMax)
+	w.Retire(commitDrainMax)
 	h.operations.Retire()
 	h.publicListener.Retire(ctx)
 	err := h.public.Shutdown(ctx)
@@ -199,7 +199,7 @@ func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 		log.Warn("closed connections with incomplete requests", "after_us", drainTimeMax.Microseconds())
 		err = h.public.Close()
 	}
-	st.Close()
+	w.Close()
 	stalled := time.AfterFunc(responseDrainMax, func() { _ = h.admin.Close() }) // ends the writes of operations
 	h.operations.Close()
 	stalled.Stop()

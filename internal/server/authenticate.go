@@ -36,32 +36,32 @@ func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
 		return auth.Principal{}, err
 	}
 	if c.route.staleTokens {
-		if principal, err := h.store.AuthenticateStale(credential); err == nil {
+		if principal, err := h.writePath.AuthenticateStale(credential); err == nil {
 			return principal, nil
 		}
 	}
 	return h.authenticate(c, credential, again)
 }
 
-// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
-// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
-// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
-// store has in memory always works: clients share an address, and one of them must not lock out the others. again is
-// for a credential that was valid before: the store has it in memory, or it is no longer valid, which is no failure.
+// authenticate returns the principal of a credential. While the network of the client has too many failures, only
+// credentials in memory are valid, so the limit also bounds the work of the engine. A credential counts once it has
+// failed: the first requests with a new token don't count, even when concurrent. A credential in memory always works:
+// clients share an address, and one of them must not lock out the others. again is for a credential that was valid
+// before: it is in memory, or no longer valid, which is no failure.
 func (h *handler) authenticate(c *Call, credential string, again bool) (auth.Principal, error) {
 	ctx := c.Context()
-	principal, err := h.store.AuthenticateKnown(ctx, credential)
+	principal, err := h.writePath.AuthenticateKnown(ctx, credential)
 	if again || !isInvalid(err) {
 		return principal, err
 	}
 	if h.failures == nil {
-		return h.store.Authenticate(ctx, credential)
+		return h.writePath.Authenticate(ctx, credential)
 	}
 	network := limit.NetworkOf(h.proxies.client(c.Request))
 	if wait := h.failures.buckets.Wait(network); wait > 0 {
 		return auth.Principal{}, h.refuseFailed(c, wait)
 	}
-	principal, err = h.store.Authenticate(ctx, credential)
+	principal, err = h.writePath.Authenticate(ctx, credential)
 	if !isInvalid(err) {
 		return principal, err
 	}

@@ -191,7 +191,7 @@ func testDisconnectBeforeTheResponse(t *testing.T, over func(*setup)) {
 	}
 	same(t, first.read("POST"), created(`{"name":"A"}`))
 	same(t, waiting.read("POST"), created(`{"name":"C"}`))
-	h.store.Close() // waits for every commit
+	h.writePath.Close() // waits for every commit
 	for id, name := range map[int64]string{1: "A", 2: "B", 3: "C"} {
 		if got := h.stored(id).Name; got != name {
 			t.Errorf("plant %d: got %q, want %q", id, got, name)

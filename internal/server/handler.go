@@ -27,7 +27,7 @@ type handler struct {
 	inFlight  prometheus.Gauge
 	log       *slog.Logger
 	routes    routes
-	store     *writepath.Store
+	writePath *writepath.Service
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
 	guard     *guard   // on the admin listener; nil: any Host and Origin is allowed

@@ -62,15 +62,15 @@ type setup struct {
 
 // harness is a running server: both listeners on 127.0.0.1, a store, and an engine with a file.
 type harness struct {
-	t      testing.TB
-	path   string
-	tls    *tlsSetup
-	engine *sqlite.Engine
-	store  *writepath.Store
-	config server.Config
-	log    *logBuffer
-	token  string // secret of the token gardener, which may create plants
-	admins string // secret of the token operator, which may use the admin listener; empty if the store is not new
+	t         testing.TB
+	path      string
+	tls       *tlsSetup
+	engine    *sqlite.Engine
+	writePath *writepath.Service
+	config    server.Config
+	log       *logBuffer
+	token     string // secret of the token gardener, which may create plants
+	admins    string // secret of the token operator, which may use the admin listener; empty if the store is not new
 
 	operations     *admin.Service // nil: no admin API
 	publicServer   *server.Server
@@ -121,7 +121,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
-	if h.store, err = writepath.New(
+	if h.writePath, err = writepath.New(
 		t.Context(), writepath.Config{
 			Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics, Tracer: s.tracer,
 		},
@@ -148,7 +148,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 		h.t.Fatal(err)
 	}
 	h.config = server.Config{
-		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
+		WritePath: h.writePath, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
 		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts,
 		TrustedProxies: s.proxies, Audit: s.recorder, Tracer: s.tracer,
 	}
@@ -221,7 +221,7 @@ func (h *harness) stop() {
 		if h.operations != nil {
 			h.operations.Close()
 		}
-		h.store.Close()
+		h.writePath.Close()
 		if err := h.engine.Close(); err != nil {
 			h.t.Error(err)
 		}
@@ -351,8 +351,8 @@ func (h *harness) validate(raw string, a response) {
 // withT returns the harness for a subtest.
 func (h *harness) withT(t *testing.T) *harness {
 	return &harness{
-		t: t, path: h.path, tls: h.tls, engine: h.engine, store: h.store, config: h.config, log: h.log, token: h.token,
-		admins: h.admins, public: h.public, admin: h.admin, document: h.document,
+		t: t, path: h.path, tls: h.tls, engine: h.engine, writePath: h.writePath, config: h.config,
+		log: h.log, token: h.token, admins: h.admins, public: h.public, admin: h.admin, document: h.document,
 	}
 }
 

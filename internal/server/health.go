@@ -25,13 +25,13 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the
 // store.
-func ready(s *writepath.Store, operator bool) HandlerFunc {
+func ready(w *writepath.Service, operator bool) HandlerFunc {
 	return func(c *Call) error {
-		if err := s.Ready(); err != nil {
+		if err := w.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 		}
 		if operator && isVerbose(c.Request) {
-			d := s.Durability()
+			d := w.Durability()
 			return c.Respond(readiness{"ready", d.Guarantee, append([]string{}, d.Warnings...)})
 		}
 		c.WriteJSON(http.StatusOK, []byte(`{"status":"ready"}`+"\n"))

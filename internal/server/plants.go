@@ -9,8 +9,8 @@ import (
 
 // plants implements the public operation.
 type plants struct {
-	store   *writepath.Store
-	bodyMax int64 // bytes
+	writePath *writepath.Service
+	bodyMax   int64 // bytes
 }
 
 // create handles POST {base_url}/plants.
@@ -22,7 +22,7 @@ func (p *plants) create(c *Call) error {
 	if err != nil {
 		return err
 	}
-	replayed, err := p.store.Create(c.span, c.Principal, n)
+	replayed, err := p.writePath.Create(c.span, c.Principal, n)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// checkEvery is the time between two checks of the credential of a running request. The store has a revocation in
-// memory within 250 ms, so the request ends within a second.
+// checkEvery is the time between two checks of the credential of a running request. A revocation is in memory
+// within 250 ms, so the request ends within a second.
 const checkEvery = 500 * time.Millisecond
 
 // watched calls the function of a route, and ends the request when the credential is no longer valid: it cancels the

@@ -224,7 +224,7 @@ func TestBodyAfterRevocation(t *testing.T) {
 	started := time.Now() // the server reads the bodies
 	valid := func() bool {
 		// A request would be cut if it lasted for so long.
-		_, err := h.store.Authenticate(t.Context(), both)
+		_, err := h.writePath.Authenticate(t.Context(), both)
 		return err == nil
 	}
 	if !valid() {

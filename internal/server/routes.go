@@ -67,10 +67,10 @@ func publicRoutes(c Config) (routes, error) {
 	if err != nil {
 		return routes{}, err
 	}
-	plants := &plants{store: c.Store, bodyMax: c.Limits.BodyMax}
+	plants := &plants{writePath: c.WritePath, bodyMax: c.Limits.BodyMax}
 	rs := newRoutes(append(pages,
 		Route{Method: "POST", Path: base + plantsPath, Scope: auth.ScopeCreate, Handle: plants.create},
-		Route{Method: "GET", Path: "/healthz", Open: true, untraced: true, Handle: ready(c.Store, false)},
+		Route{Method: "GET", Path: "/healthz", Open: true, untraced: true, Handle: ready(c.WritePath, false)},
 	))
 	rs.document = document
 	return rs, nil
@@ -101,7 +101,7 @@ func adminRoutes(c Config) routes {
 		{Method: "GET", Path: "/livez", Open: true, untraced: true, Handle: alive},
 		{
 			Method: "GET", Path: "/readyz", Open: true, untraced: true, verbose: auth.ScopeAdmin,
-			Handle: ready(c.Store, true),
+			Handle: ready(c.WritePath, true),
 		},
 		{Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, staleTokens: true, untraced: true, Handle: metricsPage},
 	}

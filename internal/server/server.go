@@ -24,8 +24,8 @@ import (
 
 // Config configures both servers. Store, Log, BaseURL and Metrics are required.
 type Config struct {
-	Store *writepath.Store
-	Log   *slog.Logger
+	WritePath *writepath.Service
+	Log       *slog.Logger
 
 	// BaseURL is the address of the public listener for clients. Its path is the prefix of every path but the health
 	// check.
@@ -140,7 +140,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 		inFlight:  metrics.inFlight.WithLabelValues(name),
 		log:       log,
 		routes:    routes,
-		store:     c.Store,
+		writePath: c.WritePath,
 		audit:     c.Audit,
 		notFound:  "this path does not exist; check the path and the base URL",
 		limits:    c.Limits,

@@ -159,7 +159,7 @@ func TestEngineBreaks(t *testing.T) {
 			f.onInsert(func(context.Context, []store.Create) ([]store.Outcome, error) { return nil, row.err })
 			same(t, h.send(post(`{"id":1,"name":"A"}`)), row.want)
 			select {
-			case <-h.store.Broken():
+			case <-h.writePath.Broken():
 			case <-time.After(wait):
 				t.Fatal("the store did not report that it is broken")
 			}
@@ -237,7 +237,7 @@ func testQueueFull(t *testing.T, over func(*setup)) {
 func TestStoreShutsDown(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	h.store.Close()
+	h.writePath.Close()
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), retryable(50302, textShutting))
 	h.notStored(1)
 	closed := retryable(50304, "the store is shutting down")

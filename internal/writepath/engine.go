@@ -7,8 +7,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Engine is the part of an engine that a Store uses: it stores plants and reads credentials. Its methods may be called
-// from several goroutines at the same time.
+// Engine is the part of an engine that a Service uses: it stores plants and reads credentials. Its methods may be
+// called from several goroutines at the same time.
 //
 // The Err variables of package store, wrapped, mean the same for every method of every engine. Any other error means
 // that the call changed nothing.

@@ -3,4 +3,4 @@ package writepath
 import "time"
 
 // SetPolledAt sets the time of the last successful poll.
-func (s *Store) SetPolledAt(at time.Time) { s.credentials.polledAt.Store(at.UnixNano()) }
+func (s *Service) SetPolledAt(at time.Time) { s.credentials.polledAt.Store(at.UnixNano()) }

@@ -10,7 +10,7 @@ import (
 // Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays them, so the caller
 // passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
 // store.ErrClosed.
-func (s *Store) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+func (s *Service) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	return s.writer.insert(ctx, batch)
 }
 

@@ -75,7 +75,7 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 	return m
 }
 
-// Numbers are values of the metrics of a Store.
+// Numbers are values of the metrics of a Service.
 type Numbers struct {
 	Plants              int64 // in the store, an estimate on PostgreSQL; -1: unknown
 	Queue               int64 // plants that wait for the next commit
@@ -86,7 +86,7 @@ type Numbers struct {
 }
 
 // Numbers returns the values now, without a call of the engine.
-func (s *Store) Numbers() Numbers {
+func (s *Service) Numbers() Numbers {
 	return Numbers{
 		Plants: s.credentials.plants.Load(), Queue: int64(s.writer.pendingPlants()),
 		CredentialsExpiring: s.credentials.expiring(),

@@ -55,7 +55,7 @@ func (j *journal) log() *slog.Logger {
 	}}))
 }
 
-func loggedStore(t *testing.T, e writepath.Engine) (*writepath.Store, *journal) {
+func loggedService(t *testing.T, e writepath.Engine) (*writepath.Service, *journal) {
 	t.Helper()
 	j := &journal{}
 	s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Limits: limits, Log: j.log()})
@@ -123,7 +123,7 @@ func TestOutage(t *testing.T) {
 					}
 					return nil
 				}
-				s, j := loggedStore(t, e)
+				s, j := loggedService(t, e)
 				defer s.Close()
 				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 				e.mu.Lock()
@@ -193,7 +193,7 @@ func TestReachableMetric(t *testing.T) {
 func TestReadyAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, j := loggedStore(t, &stub{})
+		s, j := loggedService(t, &stub{})
 		defer s.Close()
 		s.SetPolledAt(time.Now().Add(-time.Hour))
 		if err := s.Ready(); err != nil {
@@ -220,7 +220,7 @@ func TestCommitFailed(t *testing.T) {
 			}
 			return fmt.Errorf("%w: plant %d", failing, batch[0].Plant.ID)
 		}
-		s, j := loggedStore(t, e)
+		s, j := loggedService(t, e)
 		time.Sleep(10*time.Second + time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
 		for i := range int64(5) {
 			if _, err := s.Create(nil, auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreUnavailable {
@@ -275,7 +275,7 @@ func testRefusing(t *testing.T, failure error, client bool, reason string) {
 		calls++
 		return failing
 	}
-	s, j := loggedStore(t, e)
+	s, j := loggedService(t, e)
 	defer s.Close()
 	time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock: the probes are at other times
 	for i := range 30 {          // 10 a second
@@ -330,7 +330,7 @@ func TestProbeBroken(t *testing.T) {
 			defer e.mu.Unlock()
 			return failing
 		}
-		s, _ := loggedStore(t, e)
+		s, _ := loggedService(t, e)
 		defer s.Close()
 		if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); err == nil {
 			t.Error("Create succeeded")
@@ -345,7 +345,7 @@ func TestPollBroken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
-		s, log := loggedStore(t, e)
+		s, log := loggedService(t, e)
 		defer s.Close()
 		e.change(func(*stub) { e.err = fmt.Errorf("%w: a read", store.ErrBroken) })
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
@@ -368,7 +368,7 @@ func TestSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
-		s, j := loggedStore(t, e)
+		s, j := loggedService(t, e)
 		defer s.Close()
 		for _, leap := range []time.Duration{-time.Hour, time.Hour} {
 			s.SetPolledAt(time.Now().Add(leap))

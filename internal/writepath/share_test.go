@@ -15,7 +15,7 @@ import (
 
 // heldQueue is a store whose engine holds a commit, so that creates wait.
 type heldQueue struct {
-	*writepath.Store
+	*writepath.Service
 	t       *testing.T
 	release chan struct{}
 	waiting sync.WaitGroup
@@ -26,7 +26,7 @@ func holdQueue(t *testing.T, limits writepath.Limits) *heldQueue {
 	t.Helper()
 	q := &heldQueue{t: t, release: make(chan struct{})}
 	limits.AnswerTimeout = 1 << 60
-	q.Store = mustNew(t, &stub{insert: func(context.Context, []store.Create) error {
+	q.Service = mustNew(t, &stub{insert: func(context.Context, []store.Create) error {
 		<-q.release
 		return nil
 	}}, limits)

@@ -75,7 +75,7 @@ type Limits struct {
 	QueueMax      int           // plants that wait for the next commit; default QueueMax
 	Bytes         int           // bytes of their names and tags; default 32 MiB
 	CommitTimeout time.Duration // for one commit to begin and to end; default 10 s
-	AnswerTimeout time.Duration // for Store.Create, which then returns that the outcome is unknown; default AnswerTimeout
+	AnswerTimeout time.Duration // for Create, which then returns that the outcome is unknown; default AnswerTimeout
 }
 
 func (l Limits) withDefaults() Limits {
@@ -348,7 +348,7 @@ func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, out
 	return nil
 }
 
-// recordCommit logs a failed commit of some plants, or counts it for Store.Ready.
+// recordCommit logs a failed commit of some plants, or counts it for Service.Ready.
 // After store.ErrBroken it ends the writer.
 func (w *writer) recordCommit(start time.Time, plants int, err error) {
 	switch {

@@ -20,7 +20,7 @@ const fakeCommit = 500 * time.Microsecond
 
 // slowCommits returns a store whose commits take fakeCommit, and the sizes of its batches,
 // which may be read while no create is in flight.
-func slowCommits(t *testing.T) (*writepath.Store, *[]int) {
+func slowCommits(t *testing.T) (*writepath.Service, *[]int) {
 	sizes := &[]int{}
 	return mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
 		*sizes = append(*sizes, len(batch))
@@ -31,7 +31,7 @@ func slowCommits(t *testing.T) (*writepath.Store, *[]int) {
 
 // runClients runs clients that create plants one after the other. Each sends the next one
 // a moment after the last response.
-func runClients(t *testing.T, s *writepath.Store, clients, plants int) {
+func runClients(t *testing.T, s *writepath.Service, clients, plants int) {
 	var wg sync.WaitGroup
 	for client := range clients {
 		wg.Go(func() {

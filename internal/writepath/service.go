@@ -17,25 +17,25 @@ import (
 	"plantstore/internal/trace"
 )
 
-// Config configures a Store.
+// Config configures a Service.
 type Config struct {
-	Engine  Engine // required; the caller closes it after the Store
+	Engine  Engine // required; the caller closes it after the Service
 	Commits int    // commits that may run at the same time; 0: 1
 	Limits  Limits
-	JWT     VerifyJWT             // nil: the store accepts no JWT
+	JWT     VerifyJWT             // nil: JWTs are invalid
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
 	Tracer  *trace.Tracer         // nil: no spans
 }
 
-// Store creates plants and authenticates requests, for the server. It is safe for concurrent use.
-type Store struct {
+// Service creates plants and authenticates requests, for the server. It is safe for concurrent use.
+type Service struct {
 	writer      *writer
 	credentials *credentials
 }
 
-// New starts a store on an engine, and reads the tokens before it returns. The caller closes it.
-func New(ctx context.Context, c Config) (*Store, error) {
+// New starts a Service on an engine, and reads the tokens before it returns. The caller closes it.
+func New(ctx context.Context, c Config) (*Service, error) {
 	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -46,7 +46,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	credentials.measure(c.Metrics)
-	s := &Store{writer: newWriter(c, o), credentials: credentials}
+	s := &Service{writer: newWriter(c, o), credentials: credentials}
 	credentials.start(ctx, s.writer.pollBroken)
 	return s, nil
 }
@@ -55,7 +55,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // replayed reports that it was already stored. The error is a *plant.Error: a conflict, or the reason why the store
 // could not store it. Create returns within Limits.AnswerTimeout. It has no context, because a plant in a batch is
 // stored even if its client disconnects.
-func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
@@ -65,30 +65,30 @@ func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (r
 
 // Authenticate returns the principal of a credential. It looks for an unknown token in
 // the engine, because the token may be new. The error is a *plant.Error.
-func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
+func (s *Service) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticate(ctx, credential)
 }
 
 // AuthenticateKnown is Authenticate for the tokens in memory only. A token that is newer than the last poll is unknown.
-func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
+func (s *Service) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }
 
 // AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller
 // has verified the claims. Its first call for a subject stores the subject. The error is an
 // *auth.Invalid after a revocation of the subject, or a *plant.Error.
-func (s *Store) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
+func (s *Service) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
 	return s.credentials.authenticateClaims(ctx, claims, time.Now())
 }
 
 // AuthenticateStale is Authenticate for the tokens of the last successful poll, however old it is. It never waits for
 // the engine. While the engine is unreachable, a token that was revoked since is still valid.
-func (s *Store) AuthenticateStale(credential string) (auth.Principal, error) {
+func (s *Service) AuthenticateStale(credential string) (auth.Principal, error) {
 	return s.credentials.keyring.Authenticate(credential, time.Now())
 }
 
 // Ready returns nil if the store can store plants, else the reason why it cannot.
-func (s *Store) Ready() error {
+func (s *Service) Ready() error {
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
 	switch {
@@ -105,28 +105,27 @@ func (s *Store) Ready() error {
 }
 
 // Writing reports whether plants wait for a commit, or are in one. Reads in the background pause then.
-func (s *Store) Writing() bool {
+func (s *Service) Writing() bool {
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
 	return len(s.writer.pending.creates) > 0 || s.writer.inFlight > 0
 }
 
 // Durability returns the guarantee of an acknowledgement.
-func (s *Store) Durability() store.Durability { return s.writer.engine.Durability() }
+func (s *Service) Durability() store.Durability { return s.writer.engine.Durability() }
 
-// commitLongMax is the longest run time of a commit in a store that is ready.
+// commitLongMax is the longest run time of a commit while Ready returns nil.
 const commitLongMax = 20 * time.Second
 
-// Retire makes Ready report that the store is shutting down, so that a load balancer
-// uses other servers. The store still stores plants. After the given time, commits
-// that wait for a lock fail, and a later one fails if it takes more than 400 ms.
-func (s *Store) Retire(within time.Duration) { s.writer.retire(within) }
+// Retire makes Ready report the shutdown, so that a load balancer uses other servers. Create still stores plants. After
+// the given time, commits that wait for a lock fail, and a later one fails if it takes more than 400 ms.
+func (s *Service) Retire(within time.Duration) { s.writer.retire(within) }
 
 // Broken returns a channel that is closed after the engine has returned store.ErrBroken. The process should end then.
-func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
+func (s *Service) Broken() <-chan struct{} { return s.writer.failed }
 
-// Close refuses new plants, waits for the outcome of every accepted plant, and ends the goroutines of the store.
-func (s *Store) Close() {
+// Close refuses new plants, waits for the outcome of every accepted plant, and ends its goroutines.
+func (s *Service) Close() {
 	s.writer.close()
 	s.credentials.close()
 	s.writer.outage.end()

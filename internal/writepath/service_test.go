@@ -108,7 +108,7 @@ func (s *stub) change(f func(s *stub)) {
 
 var limits = writepath.Limits{QueueMax: 100, Bytes: 10_000, CommitTimeout: 5 * time.Second, AnswerTimeout: time.Hour}
 
-func mustNew(t testing.TB, e writepath.Engine, l writepath.Limits) *writepath.Store {
+func mustNew(t testing.TB, e writepath.Engine, l writepath.Limits) *writepath.Service {
 	t.Helper()
 	s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Limits: l, Metrics: prometheus.NewRegistry()})
 	if err != nil {
