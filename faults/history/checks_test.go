@@ -103,7 +103,7 @@ func TestCompare(t *testing.T) {
 		"conflict with nothing": {
 			stored{},
 			[]operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)},
-			setFaults{unfounded: one},
+			setFaults{noConflict: one},
 		},
 	} {
 		if got := compare(c.store, c.history); got.String() != c.want.String() {

@@ -76,17 +76,17 @@ type setFaults struct {
 	stray      []error // stored and never sent
 	refused    []error // stored although every request was refused
 	duplicated []error // stored more than once
-	unfounded  []error // refused as a conflict with no plant
+	noConflict []error // refused as a conflict with no plant
 }
 
 func (f setFaults) all() []error {
-	return slices.Concat(f.lost, f.changed, f.stray, f.refused, f.duplicated, f.unfounded)
+	return slices.Concat(f.lost, f.changed, f.stray, f.refused, f.duplicated, f.noConflict)
 }
 
 func (f setFaults) String() string {
 	return fmt.Sprintf("acknowledged but missing %d, changed %d, never sent %d, refused but stored %d, duplicated %d, "+
 		"conflict without a plant %d",
-		len(f.lost), len(f.changed), len(f.stray), len(f.refused), len(f.duplicated), len(f.unfounded))
+		len(f.lost), len(f.changed), len(f.stray), len(f.refused), len(f.duplicated), len(f.noConflict))
 }
 
 // knowledge is the summary of the responses for one id.
@@ -155,7 +155,7 @@ func compare(plants stored, history []operation) setFaults {
 			}
 		}
 		if k.conflicts && len(plants[id]) == 0 {
-			f.unfounded = append(f.unfounded, fmt.Errorf("plant %d was refused as a conflict, and no plant has the id", id))
+			f.noConflict = append(f.noConflict, fmt.Errorf("plant %d was refused as a conflict, and no plant has the id", id))
 		}
 	}
 	return f

@@ -26,11 +26,11 @@ type Archive struct {
 
 	mu        sync.Mutex                     // guards what was read before, because it never changes
 	timelines map[string]timeline            // by id
-	manifests map[string]backupfile.Manifest // of backups in the last list
+	manifests map[string]backupfile.Manifest // by the backup's name, for the last list
 }
 
-// OpenArchive returns the archive of the store that a destination has; of several stores, of the one with the file
-// name of db.
+// OpenArchive returns the archive of the store that a destination has. If it has several stores, db names the file of
+// the right one.
 func OpenArchive(ctx context.Context, address string, bucket s3.Config, db string) (*Archive, error) {
 	to, err := newDestination(Config{Destination: address, S3: bucket})
 	if err != nil {
@@ -152,8 +152,8 @@ type Verification struct {
 }
 
 // Verify reads all backups, and the segments that a restore may read, and detects damage and missing segments. It does
-// not check the plants of backups in a bucket; a restore does. progress receives the number of files that are read, and
-// that of all.
+// not check the plants of backups in a bucket; a restore does. progress receives the number of files that were read,
+// and the number of all.
 func (a *Archive) Verify(ctx context.Context, progress backupfile.Progress) (v Verification, err error) {
 	var c *contents
 	err = retryMissing(func() (err error) { c, err = a.contents(ctx); return err })

@@ -132,7 +132,7 @@ func (c *contents) forget(base Backup) {
 	c.bases = slices.DeleteFunc(c.bases, func(b Backup) bool { return b.Name == base.Name })
 }
 
-// current returns the timeline of the newest state: that of the owner. Without an owner, which somebody may have
+// current returns the timeline of the newest state, the owner's. Without an owner, which somebody may have
 // removed, it is the only one that none has left out or follows. It is empty if only backups were made.
 func (c *contents) current() (id string, err error) {
 	switch id = c.owner.Timeline; {
@@ -157,10 +157,10 @@ func (c *contents) current() (id string, err error) {
 	return strings.Join(all, ""), nil
 }
 
-// after returns the timeline that counts while that of the owner has not begun, or never will: the one before, or the
-// only one with commits that has followed that, while the owner's server was about to store its session.
+// after returns the timeline that counts while the owner's has not begun, or never will: the one before, or the only
+// one with commits that has followed that one, while the owner's server was about to store its session.
 func (c *contents) after(id string) string {
-	later := c.strangers(id)
+	later := c.diverged(id)
 	for _, other := range later {
 		known := c.known(other)
 		if known[id] && !slices.ContainsFunc(later, func(id string) bool { return !known[id] }) {
@@ -241,8 +241,8 @@ func (c *contents) known(id string) map[string]bool {
 	return known
 }
 
-// strangers returns the other timelines with commits. Two servers took over at the same time.
-func (c *contents) strangers(id string) (ids []string) {
+// diverged returns the timelines with commits that do not lead to this one: two servers took over at the same time.
+func (c *contents) diverged(id string) (ids []string) {
 	known := c.known(id)
 	for _, s := range c.line(id) {
 		for _, unused := range c.timelines[s.timeline].Unused {

@@ -30,18 +30,18 @@ type copier struct {
 	unowned bool          // a segment was stored since the owner was read
 	due     chan struct{} // holds a value when Sync waits for a round
 
-	mu        sync.Mutex      // guards the fields below; run may read the first three without it
-	timeline  string          // of commits and history; empty: these are not known
-	commits   int64           // the last commit in the destination
-	history   journal.History // after it
-	pending   time.Time       // of the oldest commit that the destination lacks; zero: none is known
-	checked   time.Time       // when the destination lacked none, or the start
-	begun     int64           // number of the last round
-	ended     int64           // number of the last round that has ended
-	succeeded int64           // number of the last round that succeeded
-	fault     error           // of the last round
-	unfounded bool            // a backup is needed that the segments follow
-	next      chan struct{}   // closed at the end of a round
+	mu          sync.Mutex      // guards the fields below; run may read the first three without it
+	timeline    string          // has commits and history; empty: these are not known
+	commits     int64           // the last commit in the destination
+	history     journal.History // after it
+	pending     time.Time       // when the oldest commit was made that the destination lacks; zero: none is known
+	checked     time.Time       // when the destination lacked none, or the start
+	begun       int64           // number of the last round
+	ended       int64           // number of the last round that has ended
+	succeeded   int64           // number of the last round that succeeded
+	fault       error           // why the last round failed
+	needsBackup bool            // the segments follow no backup
+	next        chan struct{}   // closed at the end of a round
 
 	failed prometheus.Counter
 }
@@ -70,8 +70,8 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 	return c, nil
 }
 
-// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup. fault is the one
-// of the last round.
+// restorableTo is copiedTo; the zero time without a copier, and while the segments follow no backup. fault is
+// why the last round failed.
 func (c *copier) restorableTo() (at time.Time, fault error) {
 	if c == nil {
 		return at, nil
@@ -79,7 +79,7 @@ func (c *copier) restorableTo() (at time.Time, fault error) {
 	copied := c.copiedTo()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.succeeded > 0 && !c.unfounded {
+	if c.succeeded > 0 && !c.needsBackup {
 		at = copied
 	}
 	return at, c.fault
@@ -96,7 +96,7 @@ func (c *copier) copiedTo() time.Time {
 }
 
 const (
-	shipBytes     = 4 << 20 // of changes in a segment
+	shipBytes     = 4 << 20 // bytes of changes in a segment
 	shipRetry     = time.Second
 	shipAtEndMax  = 5 * time.Second // at the end of the server
 	commitsPerLag = 2               // a commit waits for half of the lag on average
@@ -174,7 +174,7 @@ func (s *Service) Sync(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.unfounded {
+	if c.needsBackup {
 		return errNoBase
 	}
 	return nil
@@ -232,7 +232,7 @@ func (c *copier) ship(ctx context.Context) error {
 	needed := c.service.backupNeeded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending, c.unfounded = time.Time{}, needed
+	c.pending, c.needsBackup = time.Time{}, needed
 	if !needed {
 		c.checked = now
 	}

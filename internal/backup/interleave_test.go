@@ -144,12 +144,12 @@ func TestInterleavings(t *testing.T) {
 
 // The controls are faults of a protocol that each explorer must find.
 const (
-	ownerUnread     = "the owner is not read after a segment is stored"
-	ownerReadEarly  = "the owner is read before a segment is stored"
-	beginUnread     = "the owner is not read after a timeline has begun"
-	listedEarly     = "the destination is listed before the owner is stored"
-	strangersUnseen = "the segments of servers that took over at the same time are not listed"
-	mergedUnread    = "segments are removed before the merged one is read back"
+	ownerUnread    = "the owner is not read after a segment is stored"
+	ownerReadEarly = "the owner is read before a segment is stored"
+	beginUnread    = "the owner is not read after a timeline has begun"
+	listedEarly    = "the destination is listed before the owner is stored"
+	divergedUnseen = "the segments of servers that took over at the same time are not listed"
+	mergedUnread   = "segments are removed before the merged one is read back"
 )
 
 // TestInterleavingsFindFaults shows that the explorer finds faults of the protocol.
@@ -160,7 +160,7 @@ func TestInterleavingsFindFaults(t *testing.T) {
 	}
 	for control, name := range map[string]string{
 		ownerUnread: "take-over", ownerReadEarly: "take-over", beginUnread: "restart", listedEarly: "take-over",
-		strangersUnseen: "both", mergedUnread: "merge",
+		divergedUnseen: "both", mergedUnread: "merge",
 	} {
 		t.Run(control, func(t *testing.T) {
 			t.Parallel()

@@ -197,7 +197,7 @@ func (s *server) round() {
 	owner := s.w.claimed
 	s.note(fmt.Sprint(owner == s))
 	err := s.copier.round(context.Background())
-	if err != nil || s.dead || s.copier.unfounded {
+	if err != nil || s.dead || s.copier.needsBackup {
 		return
 	}
 	for _, name := range s.plants {
@@ -394,7 +394,7 @@ func (p *port) controlList(prefix string, files *[]file) {
 		}
 	case p.w.control == listedEarly:
 		*files = slices.Clone(p.lists[prefix])
-	case p.w.control == strangersUnseen:
+	case p.w.control == divergedUnseen:
 		*files = slices.DeleteFunc(*files, func(f file) bool {
 			s, ok := journal.ParseName(prefix, f.name)
 			return ok && s.Timeline != p.w.timeline

@@ -44,9 +44,9 @@ type Job struct {
 
 	Faults   []string            `json:"faults,omitempty"`  // damage that a verification or a drill has found; at most 20
 	Error    string              `json:"error,omitempty"`   // why the job failed
-	Manifest backupfile.Manifest `json:"manifest,omitzero"` // of the backup; the zero value until it is known
+	Manifest backupfile.Manifest `json:"manifest,omitzero"` // the backup's; the zero value until it is known
 
-	origin audit.Origin  // of the request, or of the schedule
+	origin audit.Origin  // who requested the job, or the schedule
 	slot   chan struct{} // holds an element for the job until its end
 }
 

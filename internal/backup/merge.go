@@ -19,7 +19,7 @@ import (
 // To keep the number of objects small, the server first merges the segments of each minute, and later those of each
 // hour. A merged segment still has every commit and its time.
 const (
-	mergedBytes = 16 << 20 // of a merged segment
+	mergedBytes = 16 << 20 // largest size of a merged segment
 	unmergedMax = 256      // segments that stay whatever their times are
 )
 
@@ -86,7 +86,7 @@ func (s *Service) mergeSegments() {
 type merging struct {
 	segments int64     // in the destination, at the last merge
 	since    time.Time // when the first merge began that has not succeeded; zero: none
-	fault    error     // of the last merge
+	fault    error     // why the last merge failed
 }
 
 // mergeRound merges what is old enough at a time, and logs the first fault.
@@ -277,17 +277,17 @@ func (s *Service) removeOldSegments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commits := int64(math.MaxInt64) // of the backup with the fewest
+	commits := int64(math.MaxInt64) // fewest that a backup has
 	for _, b := range c.bases {
 		if !b.Manual {
 			commits = min(commits, b.Manifest.Commits)
 		}
 	}
 	kept, current := keptSince(c.files), s.ownTimeline()
-	line, strangers := c.line(current), c.strangers(current) // such as of a server that has taken over meanwhile
+	line, diverged := c.line(current), c.diverged(current) // such as of a server that has taken over meanwhile
 	var old []segment
 	for id, all := range c.segments {
-		if slices.Contains(strangers, id) {
+		if slices.Contains(diverged, id) {
 			continue
 		}
 		leads := slices.ContainsFunc(line, func(part stretch) bool { return part.timeline == id })

@@ -34,7 +34,7 @@ import (
 // FencedError is the error of a server that may not add commits to the destination, because another one took over.
 type FencedError struct {
 	Destination string
-	Host        string // of the owner; empty: unknown
+	Host        string // the owner's; empty: unknown
 	Since       time.Time
 }
 
@@ -322,8 +322,8 @@ func (s *Service) putOwner(ctx context.Context, id, current string) (*contents, 
 		return nil, s.fenced(c.owner)
 	}
 	taken := func(id string) bool { return slices.Contains(s.config.TakeOver, id) }
-	if strangers := slices.DeleteFunc(c.strangers(current), taken); len(strangers) > 0 {
-		return nil, s.conflict(current, strangers)
+	if diverged := slices.DeleteFunc(c.diverged(current), taken); len(diverged) > 0 {
+		return nil, s.conflict(current, diverged)
 	}
 	return c, nil
 }

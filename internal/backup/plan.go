@@ -33,8 +33,8 @@ type step struct {
 type plan struct {
 	base     Backup
 	steps    []step
-	timeline string    // of the last commit
-	at       time.Time // of the point
+	timeline string    // has the last commit
+	at       time.Time // time of the point
 	newest   bool
 	leftOut  []string // what no restore of the newest state has
 }
@@ -52,7 +52,7 @@ func (c *contents) planFor(point Point) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	if others := c.strangers(current); len(others) > 0 && point.Timeline == "" {
+	if others := c.diverged(current); len(others) > 0 && point.Timeline == "" {
 		return p, fmt.Errorf("%s %s", c.archive.to.location(""), conflictText(append([]string{current}, others...)))
 	}
 	p, err = c.plan(current, point.At)
@@ -182,7 +182,8 @@ func (c *contents) stepsAfter(line []stretch, have int64, until, at time.Time) (
 	return steps, nil
 }
 
-// segmentWith returns the segment of a timeline that has a commit, of several the one with the most commits after it.
+// segmentWith returns the segment of a timeline that has a commit; if there are several, the one with the most
+// commits after it.
 func (c *contents) segmentWith(id string, commit int64) (best segment, found bool) {
 	all := c.needed[id]
 	after, _ := slices.BinarySearchFunc(all, commit+1, func(s segment, n int64) int { return cmp.Compare(s.First, n) })

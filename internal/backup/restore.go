@@ -28,14 +28,14 @@ type Recovered struct {
 	Commits  int64     `json:"commits"`  // number of the last commit
 	At       time.Time `json:"at"`       // its time, or the time of the backup without a segment
 	Plants   int64     `json:"plants"`
-	Timeline string    `json:"timeline"`           // of the last commit; empty if no server made the backup
+	Timeline string    `json:"timeline"`           // has the last commit; empty if no server made the backup
 	Faults   []string  `json:"faults,omitempty"`   // damaged backups that the restore left out
 	LeftOut  []string  `json:"left_out,omitempty"` // descriptions of the commits that are not in the newest state
 }
 
 // Point is a state of the store that a restore can return. The zero value is the newest state of the owner.
 type Point struct {
-	Timeline string    // empty: that of the owner
+	Timeline string    // empty: the owner's
 	At       time.Time // the zero time: the newest commit
 }
 

@@ -109,10 +109,10 @@ type Schedule struct {
 	Keep        int
 	Next        time.Time // when the next backup is due; zero until the service has read the destination
 	Copied      time.Time // a restore has all commits from before this time; zero: only those in backups
-	Timeline    string    // of the last commit in the destination; empty: the server is not its owner
+	Timeline    string    // has the last commit in the destination; empty: the server is not its owner
 	Since       time.Time // when it became the owner
 	Segments    int64     // in the destination, at the last merge
-	Faults      []string  // of the last copy and the last merge
+	Faults      []string  // why the last copy and the last merge failed
 }
 
 // Schedule returns the schedule of the service.

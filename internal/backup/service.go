@@ -37,12 +37,12 @@ var (
 // Config configures a Service.
 type Config struct {
 	DB          string         // path of the store, which the process serves
-	Destination string         // of the backups: a directory, or s3://BUCKET/PREFIX
+	Destination string         // a directory, or s3://BUCKET/PREFIX
 	S3          s3.Config      // server of the bucket
 	Scratch     string         // directory for temporary copies and drills; needs the size of the store
 	Every       time.Duration  // between two scheduled backups
 	Keep        int            // number of scheduled backups to keep
-	Engine      *sqlite.Engine // of the store; unused if Lag is 0
+	Engine      *sqlite.Engine // the store's; unused if Lag is 0
 	Sync        bool           // Sync is used; needs Lag
 	Lag         time.Duration  // time within which the destination gets each commit; 0: only backups are made
 
@@ -50,7 +50,7 @@ type Config struct {
 	RestoreMissing bool     // a store that was just restored may take over any
 	CaughtUp       string   // result of CatchUp for this store
 
-	By      audit.Origin      // of the entries about scheduled backups in the audit log
+	By      audit.Origin      // for entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
@@ -62,12 +62,12 @@ type Service struct {
 	config  Config
 	to      destination
 	names   series
-	path    string // of the store, without links
-	session string // of this process as the owner of the destination
+	path    string // path of the store, without links
+	session string // identifies this process as the owner of the destination
 	host    string
 	scratch string // directory of a drill
 
-	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
+	ctx     context.Context //nolint:containedctx // for the jobs, which outlive the requests that start them
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the schedule and the jobs
 
@@ -84,9 +84,9 @@ type Service struct {
 	made       int64           // number after the last commit of the backups that this process made
 	reserved   map[string]bool // names of the backups that reserve has reserved
 	listed     map[string]bool // names of the last list that no removal by this server concerns
-	changes    int64           // of listed
+	changes    int64           // how often listed has changed
 	merging    merging
-	refusedAt  time.Time // of the last removal that the keys may not do; zero: they may, as far as it is known
+	refusedAt  time.Time // when the keys could last not remove a backup; zero: they may, as far as it is known
 
 	claiming chan struct{} // holds an element while ensureOwner runs
 	own      *ownership    // nil: none yet; guarded by mu

@@ -70,9 +70,9 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 	if current == "" {
 		return nil // there is nothing to take over
 	}
-	strangers := c.strangers(current)
-	if len(strangers) > 0 && !containsAll(s.config.TakeOver, append(strangers, current)) {
-		return s.conflict(current, strangers)
+	diverged := c.diverged(current)
+	if len(diverged) > 0 && !containsAll(s.config.TakeOver, append(diverged, current)) {
+		return s.conflict(current, diverged)
 	}
 	may := func(id string) bool {
 		return slices.Contains(s.config.TakeOver, id) ||
@@ -99,8 +99,8 @@ func containsAll(all, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(one string) bool { return !slices.Contains(all, one) })
 }
 
-func (s *Service) conflict(id string, strangers []string) error {
-	all := append([]string{id}, strangers...)
+func (s *Service) conflict(id string, diverged []string) error {
+	all := append([]string{id}, diverged...)
 	return s.owned(conflictText(all), strings.Join(all, ","))
 }
 
@@ -159,7 +159,7 @@ func (s *Service) nextTimeline(
 		}
 	}
 	for _, g := range c.segments[o.From] {
-		if g.Last <= o.Commits && g.To.After(o.Since) { // of a clock that was ahead
+		if g.Last <= o.Commits && g.To.After(o.Since) { // the clock was ahead
 			o.Since = g.To
 		}
 	}
