@@ -27,11 +27,11 @@ var ErrUnknown = errors.New("the plant may be stored")
 
 // Error is the failure of a create.
 type Error struct {
-	ID        int64  // of the plant
-	Status    int    // of the last response; 0: the last attempt had none
+	ID        int64  // id of the plant
+	Status    int    // last response's; 0: the last attempt had none
 	Code      Code   // 0: the last attempt had no response of Plant Store, but perhaps one of a proxy
-	Message   string // of the last response; for people
-	RequestID string // of the last attempt; the log of the server has it
+	Message   string // last response's; for people
+	RequestID string // last attempt's; the log of the server has it
 	Attempts  int
 	Unknown   bool // the plant may be stored, by this attempt or an earlier one
 
@@ -95,7 +95,7 @@ func (e *Error) refused(res *response) (again bool) {
 	}
 	if err := json.Unmarshal(res.body, &body); err == nil && int(body.Error)/100 == e.Status {
 		e.Code, e.Message = body.Error, body.Message
-	} else { // of a proxy
+	} else { // a proxy responded
 		e.Message = strings.TrimSpace(fmt.Sprintf("the response has the status %d %s",
 			e.Status, http.StatusText(e.Status)))
 		if location := res.header.Get("Location"); location != "" {
@@ -124,7 +124,7 @@ func (e *Error) mayBeStored() bool {
 	return e.Code == OutcomeUnknown || e.Code == Internal || e.Code == PlantDamaged
 }
 
-// lost records an attempt without a response, and reports whether another one may succeed; ctx is that of the create.
+// lost records an attempt without a response, and reports whether another one may succeed; ctx is the create's.
 func (e *Error) lost(ctx context.Context) (again bool) {
 	if _, ok := errors.AsType[*notSentError](e.Err); !ok {
 		e.Unknown = true

@@ -1,4 +1,4 @@
-// Package move copies a whole store into a new one, of any engine, while nothing else uses either of them.
+// Package move copies a whole store into a new one of any engine while nothing else uses either of them.
 //
 // The new store appears by one commit, complete and compared with the old one, so a move that fails or is killed leaves
 // nothing of it, and runs again from the start. Just before that commit the old store is marked as moved, and refuses
@@ -88,7 +88,7 @@ type Config struct {
 	From             Source
 	OpenTo           func(context.Context) (Destination, error) // the error wraps store.ErrNotNew if there is a store
 	FromName, ToName string                                     // for messages and the audit log
-	By               audit.Origin                               // of the entries in the audit logs of both stores
+	By               audit.Origin                               // for the entries in the audit logs of both stores
 
 	Progress func(plants int64) // is called after each chunk with the number of copied plants
 	Compare  func()             // is called before the new store is read
@@ -96,8 +96,8 @@ type Config struct {
 
 // Result is the result of Run.
 type Result struct {
-	store.Totals     // of both stores
-	Tokens       int // of both stores
+	store.Totals     // equal in both stores
+	Tokens       int // in each store
 }
 
 // Run moves a store. After an error, and at the end of ctx, the old store is as before, and there is no new one; the
@@ -140,7 +140,7 @@ type mover struct {
 	to       Destination
 	result   Result
 	digester store.Digester
-	tokens   []auth.Token // of both stores, after copyTokens
+	tokens   []auth.Token // equal in both stores after copyTokens
 }
 
 func (m *mover) copyTokens(ctx context.Context) (err error) {

@@ -12,13 +12,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Config has the properties of a server. The keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
-// AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
+// Config has the properties of a server. The keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN, or from the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
 type Config struct {
 	Endpoint     string // URL; empty: Amazon S3 in the region
 	Region       string // empty: us-east-1
 	InstanceRole bool   // also request keys from the metadata service of the machine
-	CAFile       string // PEM file that verifies the certificate of the server; empty: those of the system
+	CAFile       string // PEM file that verifies the certificate of the server; empty: the system's
 }
 
 // roles are the variables of an environment that gives a program a role.
@@ -42,7 +42,7 @@ func FromEnvironment(vars map[string]string) Config {
 // missing object, and the error of ctx after its end.
 type Bucket struct {
 	name     string
-	base     *url.URL // of the bucket
+	base     *url.URL // URL of the bucket
 	endpoint string   // of the server, for messages
 	region   string
 	client   *http.Client

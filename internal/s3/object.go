@@ -36,11 +36,11 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 // object reads an object.
 type object struct {
 	b   *Bucket
-	ctx context.Context //nolint:containedctx // of the requests of the reader
+	ctx context.Context //nolint:containedctx // for the reader's requests
 	key string
 
 	tag    string // ETag of the first response
-	bytes  int64  // of the object
+	bytes  int64  // size of the object
 	loaded int64  // bytes of the parts so far
 	part   []byte // the rest of the last one
 }

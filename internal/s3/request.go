@@ -62,7 +62,7 @@ func isTemporary(err error) bool {
 }
 
 const (
-	attemptsMax      = 5               // of a request that failed for a reason that may be temporary
+	attemptsMax      = 5               // for a request that failed for a reason that may be temporary
 	delayMax         = 2 * time.Second // between two attempts
 	responseBytesMax = 8 << 20         // enough for a list of 1000 objects with keys of 1024 bytes
 )
@@ -76,7 +76,7 @@ func timeMax(bytes int64) time.Duration {
 var errSlow = errors.New("it took longer than a minute and a second for each 32 KiB")
 
 // send sends a request, and again after a temporary failure. It returns the first responseBytesMax bytes of the
-// response, whose status is 2xx. Its errors are those of fault.
+// response, whose status is 2xx. Its errors come from fault.
 func (b *Bucket) send(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	delay := 200 * time.Millisecond
 	for attempt := 1; ; attempt++ {

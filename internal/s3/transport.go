@@ -28,7 +28,7 @@ func (c Config) transport() (*http.Transport, error) {
 		IdleConnTimeout:        idleMax,
 		MaxIdleConnsPerHost:    removesAtOnce,
 		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // the checksums are those of the stored bytes
+		DisableCompression:     true, // the checksums cover the stored bytes
 	}, nil
 }
 

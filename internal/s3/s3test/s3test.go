@@ -31,7 +31,7 @@ const (
 type Server struct {
 	Endpoint string // URL
 	Address  string // host and port
-	Dir      string // of the buckets
+	Dir      string // has the buckets
 
 	root    string
 	diskMiB int // 0: the disk of root

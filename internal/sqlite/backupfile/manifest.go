@@ -23,11 +23,11 @@ type Manifest struct {
 	Commits int64     `json:"commits"`           // number of the last commit
 	History string    `json:"history,omitempty"` // after it, in hexadecimal digits (package journal); empty: not recorded
 	Plants  int64     `json:"plants"`
-	Bytes   int64     `json:"bytes"`  // of the file
-	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
+	Bytes   int64     `json:"bytes"`  // size of the file
+	SHA256  string    `json:"sha256"` // the file's, in hexadecimal digits
 
 	CommittedAt time.Time `json:"committed_at,omitzero"` // time of the last commit; zero: not recorded
-	Timeline    string    `json:"timeline,omitempty"`    // of the commit in a destination; empty: no server made it
+	Timeline    string    `json:"timeline,omitempty"`    // has the commit in a destination; empty: no server made it
 }
 
 // ManifestSuffix follows the name of the backup in the name of its manifest.

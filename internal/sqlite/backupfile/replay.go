@@ -19,10 +19,10 @@ type Replay struct {
 
 	state   dbfile.State // after the last commit
 	history journal.History
-	last    time.Time // of the last commit
+	last    time.Time // time of the last commit
 }
 
-// ErrOtherHistory means that a commit was made on another content than that of the store.
+// ErrOtherHistory means that a commit was made on other content than the store's.
 var ErrOtherHistory = errors.New("the commit does not follow the content of the backup")
 
 // openReplay opens the file of a store without a WAL.

@@ -41,7 +41,7 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 // Later are the commits after a backup in a destination.
 type Later struct {
 	Repeat   func(*Replay) error // repeats them; nil: there are none
-	Timeline string              // of the last one; empty: that of the backup
+	Timeline string              // has the last one; empty: the backup's
 	Newest   bool                // the restore asked for the newest commit
 }
 

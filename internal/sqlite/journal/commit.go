@@ -128,7 +128,7 @@ func (c *Commit) Rows() (changeset []byte, ok bool) {
 // Plants returns the plants that a commit created, the sum of their digests, and whether they have events. The error is
 // ErrForm.
 func (c *Commit) Plants() (created []store.Create, digests int64, events bool, err error) {
-	const bytesMin = 5 // of a plant
+	const bytesMin = 5 // least size of a plant
 	in := bytes.NewReader(c.Changes)
 	number := func() uint64 {
 		n, errRead := binary.ReadUvarint(in)

@@ -22,7 +22,7 @@ import (
 type Segment struct {
 	Format   int       `json:"format"`   // segmentFormat
 	Store    string    `json:"store"`    // identity of the store, in hexadecimal digits
-	Timeline string    `json:"timeline"` // of the commits; the caller chooses the form
+	Timeline string    `json:"timeline"` // has the commits; the caller chooses the form
 	First    int64     `json:"first"`    // number of the first commit
 	Last     int64     `json:"last"`     // number of the last commit
 	From     time.Time `json:"from"`     // time of the first commit
@@ -49,8 +49,8 @@ func (s *Segment) Name(prefix string) string {
 		s.To.UTC().Format(nameTime), s.After[:ShortHistory], nameSuffix)
 }
 
-// ParseName returns what the name of an object tells about its segment. The history is short. ok is false for the name
-// of another object.
+// ParseName returns what the name of an object tells about its segment. The history is short. ok is false for any other
+// object.
 func ParseName(prefix, name string) (s Segment, ok bool) {
 	middle, ok := strings.CutPrefix(name, prefix)
 	middle, isSegment := strings.CutSuffix(middle, nameSuffix)
@@ -188,7 +188,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-const changesBytesMax = 256 << 20 // of a commit; a batch of a server has at most 32 MiB of texts
+const changesBytesMax = 256 << 20 // largest commit; a batch of a server has at most 32 MiB of texts
 
 // readFirstLine reads the first line of a segment. The error wraps ErrDamaged.
 func readFirstLine(content []byte) (s Segment, err error) {
@@ -228,7 +228,7 @@ func readHeader(r *bufio.Reader) (s Segment, err error) {
 }
 
 // Read reads a whole segment, and calls each with every commit and the history after it. A commit is valid until each
-// returns, and its time is not before that of the commit before. Read compares the commits with the histories and the
+// returns, and its time is not before the previous commit's. Read compares the commits with the histories and the
 // end of the segment only after the last of them. The error wraps ErrDamaged, or comes from r or each.
 func Read(r io.Reader, each func(c *Commit, after History) error) (s Segment, err error) {
 	z, err := newReader(r)
