@@ -30,8 +30,8 @@ type bench struct {
 	dirs        int // number of run directories so far
 }
 
-// newBench builds all contenders, opens the file of measurements and stores a
-// description of the machine. The caller calls close.
+// newBench builds all contenders, opens the file of measurements and stores a description of the machine. The caller
+// calls close.
 func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err error) {
 	b := &bench{config: c, log: log, processors: halves()}
 	defer func() {
@@ -171,8 +171,7 @@ func (b *bench) runDir() (string, error) {
 	return dir, os.Mkdir(dir, 0o711) //nolint:gosec // PostgreSQL's user needs access to its directory below
 }
 
-// syncDisks writes all dirty pages to disk, so that no run is slowed by the one
-// before it.
+// syncDisks writes all dirty pages to disk, so that no run is slowed by the one before it.
 func syncDisks(ctx context.Context) error {
 	syscall.Sync()
 	select {
@@ -183,8 +182,8 @@ func syncDisks(ctx context.Context) error {
 	}
 }
 
-// waitFor polls condition every millisecond until it is true, for up to 30 s. It
-// returns an error if the process exits first; name is for that error.
+// waitFor polls condition every millisecond until it is true, for up to 30 s. It returns an error if the process exits
+// first; name is for that error.
 func waitFor(ctx context.Context, name string, exited <-chan struct{}, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -119,8 +119,7 @@ func (s *server) url() string {
 	return "http://" + s.address
 }
 
-// launch starts a contender and probes it. The caller calls shutdown if the error
-// is nil.
+// launch starts a contender and probes it. The caller calls shutdown if the error is nil.
 func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	s.client = b.certificate.client
 	s.path, s.member = cmp.Or(s.path, "/plants"), cmp.Or(s.member, "id")
@@ -157,8 +156,7 @@ func (s *server) shutdown() error {
 	return errors.Join(errs...)
 }
 
-// freeAddress returns a loopback address with a free port. Another program may
-// bind the port before the caller does.
+// freeAddress returns a loopback address with a free port. Another program may bind the port before the caller does.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -204,9 +202,8 @@ func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 	return err
 }
 
-// startPocketBase reads the token from the program's output. PocketBase derives
-// its development mode, which prints every statement, from the path of the
-// program; --dev=false turns it off.
+// startPocketBase reads the token from the program's output. PocketBase derives its development mode, which prints
+// every statement, from the path of the program; --dev=false turns it off.
 func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
 	s.process, err = start(ctx, s.cpus, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
 		"--dir="+filepath.Join(s.dir, "pb_data"))
@@ -300,8 +297,7 @@ func newReceiver(ctx context.Context) (*receiver, error) {
 // probeID is outside every stream of ids.
 const probeID = firstID - 1
 
-// probe checks that a contender acknowledges a plant with its name and tag and
-// refuses a wrong token.
+// probe checks that a contender acknowledges a plant with its name and tag and refuses a wrong token.
 func (s *server) probe(ctx context.Context) error {
 	if !s.bare {
 		status, _, err := s.post(ctx, "wrong", probeID)

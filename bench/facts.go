@@ -52,8 +52,7 @@ func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 	return m, err
 }
 
-// firstLine returns the first line that a command prints, or "" if the command
-// fails to start.
+// firstLine returns the first line that a command prints, or "" if the command fails to start.
 func firstLine(ctx context.Context, args ...string) string {
 	out, _ := exec.CommandContext(ctx, args[0], args[1:]...).Output() // wrk -v exits with 1
 	line, _, _ := strings.Cut(string(out), "\n")

@@ -81,8 +81,8 @@ type generator struct {
 	cpus   string        // for taskset; "": all processors
 }
 
-// measure warms the server up and measures it. For a database server it returns
-// the bytes of the tables before and the number of rows after.
+// measure warms the server up and measures it. For a database server it returns the bytes of the tables before and the
+// number of rows after.
 func (g *generator) measure(ctx context.Context) (before, counted int64, err error) {
 	s, r := g.server, g.run
 	if s.database != nil {
@@ -171,8 +171,7 @@ func parseWrk(out []byte) (r wrkResult, err error) {
 	return r, fmt.Errorf("wrk: output has no result: %q", out)
 }
 
-// countStored counts rows and bytes after the shutdown, and compares the rows with
-// the acknowledged plants.
+// countStored counts rows and bytes after the shutdown, and compares the rows with the acknowledged plants.
 func (s *server) countStored(ctx context.Context, before, counted int64, r *loadRun) (err error) {
 	switch {
 	case s.database != nil:

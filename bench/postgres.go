@@ -15,16 +15,15 @@ import (
 	"syscall"
 )
 
-// cluster starts PostgreSQL servers with default settings. Each has a fresh data
-// directory, copied from a template that initdb created.
+// cluster starts PostgreSQL servers with default settings. Each has a fresh data directory, copied from a template that
+// initdb created.
 type cluster struct {
 	bin      string
 	template string
 	as       *syscall.Credential // user of PostgreSQL, which refuses to run as root; nil: the current user
 }
 
-// postgresBin returns the directory of the programs of PostgreSQL 15, or of the
-// newest installed version.
+// postgresBin returns the directory of the programs of PostgreSQL 15, or of the newest installed version.
 func postgresBin() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil {
@@ -133,8 +132,8 @@ func (d *database) countRows(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 }
 
-// tableBytes returns the size of tables and indexes on disk, without the WAL, of
-// which PostgreSQL keeps segments for reuse.
+// tableBytes returns the size of tables and indexes on disk, without the WAL, of which PostgreSQL keeps segments for
+// reuse.
 func (d *database) tableBytes() (int64, error) {
 	return diskBytes(filepath.Join(d.dir, "data", "base"))
 }

@@ -78,8 +78,7 @@ func cleanEnviron() []string {
 	return kept
 }
 
-// stop sends a signal and waits until the process exits. An exit code other than 0
-// is an error.
+// stop sends a signal and waits until the process exits. An exit code other than 0 is an error.
 func (p *process) stop(signal syscall.Signal) error {
 	_ = p.command.Process.Signal(signal)
 	select {
@@ -97,8 +96,7 @@ func (p *process) stop(signal syscall.Signal) error {
 
 func (p *process) pid() int { return p.command.Process.Pid }
 
-// ticksPerSecond is the unit of processor times in /proc, the same on every
-// Linux that Go runs on.
+// ticksPerSecond is the unit of processor times in /proc, the same on every Linux that Go runs on.
 const ticksPerSecond = 100
 
 // processorTime returns the processor time of a process.
@@ -110,8 +108,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return ticks(fields[11]) + ticks(fields[12]), nil
 }
 
-// processTreeTime returns the processor time of a process, its children, and the
-// children that it has waited for.
+// processTreeTime returns the processor time of a process, its children, and the children that it has waited for.
 func processTreeTime(pid int) (time.Duration, error) {
 	fields, err := statFields(pid)
 	if err != nil {
@@ -131,8 +128,7 @@ func ticks(field string) time.Duration {
 	return time.Duration(n) * time.Second / ticksPerSecond
 }
 
-// statFields returns the fields of /proc/PID/stat from the third on. The second,
-// the name, may contain any character.
+// statFields returns the fields of /proc/PID/stat from the third on. The second, the name, may contain any character.
 func statFields(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -185,8 +181,7 @@ func procValue(path, name string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", path, name)
 }
 
-// processTreeMemory returns the memory of a process and its children, in bytes.
-// Shared memory counts once.
+// processTreeMemory returns the memory of a process and its children, in bytes. Shared memory counts once.
 func processTreeMemory(pid int) int64 {
 	var sum int64
 	for _, p := range append(children(pid), pid) {
@@ -199,8 +194,7 @@ func processTreeMemory(pid int) int64 {
 	return sum
 }
 
-// diskBytes returns the disk space of the files that match and of all files below
-// them.
+// diskBytes returns the disk space of the files that match and of all files below them.
 func diskBytes(patterns ...string) (int64, error) {
 	var sum int64
 	for _, pattern := range patterns {

@@ -46,8 +46,8 @@ func TestPageWithoutMeasurements(t *testing.T) {
 	}
 }
 
-// TestStoredPageIsCurrent tests that the page of the repository is the one of the stored measurements;
-// go run . -rounds 0 writes it.
+// TestStoredPageIsCurrent tests that the page of the repository is the one of the stored measurements; go run . -rounds
+// 0 writes it.
 func TestStoredPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	stored, out := filepath.Join("..", "docs", "explanation"), t.TempDir()

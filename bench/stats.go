@@ -96,8 +96,7 @@ func (l loads) values(of func(loadRun) float64) []float64 {
 
 func (l loads) spread(of func(loadRun) float64) spread { return spreadOf(l.valid().values(of)) }
 
-// ratios divides each valid run of l by the valid run of other in the same round.
-// Both have at most one run a round.
+// ratios divides each valid run of l by the valid run of other in the same round. Both have at most one run a round.
 func (l loads) ratios(other loads, of func(loadRun) float64) []float64 {
 	var ratios []float64
 	for _, r := range l.valid() {

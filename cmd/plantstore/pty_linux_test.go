@@ -77,8 +77,8 @@ func (term *ptyTerminal) run(t *testing.T, dir, name string, args ...string) *pr
 	return p
 }
 
-// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens, and the
-// next server prints where the console is.
+// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens, and the next server prints
+// where the console is.
 func TestFirstTokensOnTerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

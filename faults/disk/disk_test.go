@@ -50,8 +50,8 @@ func (l *ledger) send(ctx context.Context, c *rig.Client, url string) rig.Outcom
 	return outcome
 }
 
-// check fails the test unless the store has every acknowledged plant and only
-// plants that were sent, and verify finds no damage.
+// check fails the test unless the store has every acknowledged plant and only plants that were sent, and verify finds
+// no damage.
 func (l *ledger) check(t *testing.T, program, db string) {
 	t.Helper()
 	for _, fault := range l.faults(t, program, db) {
@@ -127,8 +127,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestFull fills the disk of a server several times and frees it again. The server
-// continues, is not ready while the disk is full, and loses nothing.
+// TestFull fills the disk of a server several times and frees it again. The server continues, is not ready while the
+// disk is full, and loses nothing.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	dir := rig.Small(t, 48)
@@ -256,8 +256,8 @@ func slowDown(t *testing.T, pid int, path string, delay time.Duration) {
 	t.Fatal("strace did not attach to the server")
 }
 
-// TestSlow delays every sync of the WAL. The responses take as long; the server
-// is not ready while a commit has run for over 20 s.
+// TestSlow delays every sync of the WAL. The responses take as long; the server is not ready while a commit has run for
+// over 20 s.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("strace")

@@ -29,8 +29,8 @@ func TestAutoFailover(t *testing.T) {
 	}), 2)
 }
 
-// TestAutoFailoverControl shows that the harness detects plants that a primary
-// without a standby acknowledges: the servers do not require a standby.
+// TestAutoFailoverControl shows that the harness detects plants that a primary without a standby acknowledges: the
+// servers do not require a standby.
 func TestAutoFailoverControl(t *testing.T) {
 	requireHosts(t, autoFailoverFiles)
 	f := newAutoFailover(t)

@@ -14,8 +14,8 @@ var autoFailoverFiles = map[string]string{
 	"/usr/lib/postgresql/15/lib/pgautofailover.so": "postgresql-15-auto-failover",
 }
 
-// monitorSettings make the monitor consider a primary as failed after about 6 s, and
-// promote a standby 5 s after the decision. The defaults are 20 s and 30 s.
+// monitorSettings make the monitor consider a primary as failed after about 6 s, and promote a standby 5 s after the
+// decision. The defaults are 20 s and 30 s.
 const monitorSettings = `
 pgautofailover.health_check_period = 1000
 pgautofailover.health_check_timeout = 1000
@@ -102,8 +102,8 @@ func (f *autoFailover) isPrimary(h *host) bool {
 	return err == nil && slices.Contains(names, h.name)
 }
 
-// canFailOver implements manager. A standby can become the primary if both standbys
-// can report their position in the WAL.
+// canFailOver implements manager. A standby can become the primary if both standbys can report their position in the
+// WAL.
 func (f *autoFailover) canFailOver(_ *host, synchronous []string) bool {
 	names, err := f.nodesWhere("reportedstate = goalstate AND goalstate IN ('primary', 'secondary') AND health = 1")
 	return err == nil && len(names) == len(f.hosts) && len(synchronous) == len(f.hosts)-1

@@ -29,8 +29,8 @@ type manager interface {
 	nodes() []*host
 	// isPrimary reports whether a node is the primary according to the manager; false if the manager does not respond.
 	isPrimary(h *host) bool
-	// canFailOver reports whether the manager could make another node the primary.
-	// synchronous has the application names of the synchronous standbys.
+	// canFailOver reports whether the manager could make another node the primary. synchronous has the application names
+	// of the synchronous standbys.
 	canFailOver(primary *host, synchronous []string) bool
 	// switchover makes a synchronous standby the primary, without a failure.
 	switchover(primary *host) error
@@ -97,8 +97,8 @@ func urlOf(hosts ...*host) string {
 	return "postgres://postgres@" + strings.Join(addresses, ",") + "/plants?sslmode=disable&require_auth=none"
 }
 
-// waitHealthy waits until the cluster has a primary, both standbys replicate from
-// it, and the manager could make one of them the primary.
+// waitHealthy waits until the cluster has a primary, both standbys replicate from it, and the manager could make one of
+// them the primary.
 func (c *cluster) waitHealthy() {
 	c.t.Helper()
 	const sql = `SELECT count(DISTINCT application_name), string_agg(application_name, ',' ORDER BY application_name)

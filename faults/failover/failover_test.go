@@ -30,8 +30,8 @@
 //	go test -v -timeout 0 ./failover -args -long
 //	go test -v ./failover -run TestPatroni -args -kinds cut,cut,etcd
 //
-// It needs root and Debian's packages patroni, python3-etcd, etcd-server,
-// pg-auto-failover-cli, postgresql-15-auto-failover and postgresql-15.
+// It needs root and Debian's packages patroni, python3-etcd, etcd-server, pg-auto-failover-cli,
+// postgresql-15-auto-failover and postgresql-15.
 package failover
 
 import (
@@ -55,8 +55,8 @@ var (
 // downtimeMax is the longest allowed time without writes.
 const downtimeMax = 30 * time.Second
 
-// kind causes one failure of a cluster and repairs it, so that the cluster becomes
-// healthy by itself. It returns the longest time without writes.
+// kind causes one failure of a cluster and repairs it, so that the cluster becomes healthy by itself. It returns the
+// longest time without writes.
 type kind func(*testbed) time.Duration
 
 // withKinds returns the kinds for all clusters, and the given ones.
@@ -78,8 +78,8 @@ type testbed struct {
 	*load
 }
 
-// runKinds runs the selected kinds one after the other, and checks the plants after
-// each. The long form runs each kind several times.
+// runKinds runs the selected kinds one after the other, and checks the plants after each. The long form runs each kind
+// several times.
 func runKinds(t *testing.T, c *cluster, kinds map[string]kind, times int) {
 	t.Helper()
 	program := rig.Build(t)
@@ -125,8 +125,8 @@ func selectKinds(seed uint64, kinds map[string]kind, times int) (names []string)
 	return names
 }
 
-// failPrimary injects a failure into the primary, waits until another node is the
-// primary and stores plants, and repairs the old primary.
+// failPrimary injects a failure into the primary, waits until another node is the primary and stores plants, and
+// repairs the old primary.
 func (b *testbed) failPrimary(inject, repair func(*host)) time.Duration {
 	b.t.Helper()
 	old := b.primary(nil)

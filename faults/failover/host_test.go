@@ -27,8 +27,8 @@ type host struct {
 	ended chan struct{} // closed when init has ended
 }
 
-// newHost creates a host without processes. Callers set its command, which start
-// runs as the user postgres. The end of the test deletes the host.
+// newHost creates a host without processes. Callers set its command, which start runs as the user postgres. The end of
+// the test deletes the host.
 func newHost(t testing.TB, name, address string) *host {
 	t.Helper()
 	h := &host{t: t, name: name, address: address, dir: filepath.Join(os.TempDir(), name)} // only root may enter t.TempDir
@@ -84,8 +84,8 @@ func (h *host) start() {
 	}(h.init)
 }
 
-// asPostgres returns the command line that runs a command as the user postgres, with
-// its sockets and other runtime files in runtimeDir.
+// asPostgres returns the command line that runs a command as the user postgres, with its sockets and other runtime
+// files in runtimeDir.
 func (h *host) asPostgres(runtimeDir string, command ...string) []string {
 	return append([]string{
 		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups",
@@ -138,8 +138,8 @@ func (h *host) kill() {
 	h.init = nil
 }
 
-// freeze stops all processes of the host with SIGSTOP; the kernel still acknowledges
-// packets on their connections. thaw continues them.
+// freeze stops all processes of the host with SIGSTOP; the kernel still acknowledges packets on their connections. thaw
+// continues them.
 func (h *host) freeze() { h.signal(syscall.SIGSTOP) }
 func (h *host) thaw()   { h.signal(syscall.SIGCONT) }
 

@@ -176,8 +176,8 @@ func (l *load) downtime(from time.Time) (longest time.Duration) {
 	return longest
 }
 
-// check compares all plants of one host with the requests, and returns the number of
-// plants that were acknowledged before.
+// check compares all plants of one host with the requests, and returns the number of plants that were acknowledged
+// before.
 func (l *load) check(t testing.TB, program string, h *host) int {
 	t.Helper()
 	l.mu.Lock()

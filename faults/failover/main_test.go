@@ -14,8 +14,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// insideEnv marks the inner process of TestMain. Plant Store refuses unknown
-// variables with its own prefix, so the name has another prefix.
+// insideEnv marks the inner process of TestMain. Plant Store refuses unknown variables with its own prefix, so the name
+// has another prefix.
 const insideEnv = "FAILOVER_TEST_INSIDE"
 
 // TestMain runs the tests in an inner process with its own process, mount and network namespaces. When that process
@@ -88,8 +88,8 @@ var hostFiles = map[string]string{
 	"/usr/sbin/ip":            "iproute2",
 }
 
-// missing returns the missing requirements of the tests; empty if they can run. The
-// maps have needed files with their packages.
+// missing returns the missing requirements of the tests; empty if they can run. The maps have needed files with their
+// packages.
 func missing(needed ...map[string]string) string {
 	if os.Geteuid() != 0 {
 		return "root"

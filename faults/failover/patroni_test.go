@@ -47,8 +47,8 @@ func (b *testbed) killEtcd(e *etcd) time.Duration {
 	return b.downtime(started)
 }
 
-// patroniYAML is the configuration of a node. Its arguments are the name and the
-// address of the node, its directory and that of PostgreSQL's programs.
+// patroniYAML is the configuration of a node. Its arguments are the name and the address of the node, its directory and
+// that of PostgreSQL's programs.
 const patroniYAML = `
 scope: plants
 name: %[1]s

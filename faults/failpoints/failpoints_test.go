@@ -1,5 +1,5 @@
-// Package failpoints kills the program at named failpoints of the write path and
-// of its commands, and checks the store afterwards.
+// Package failpoints kills the program at named failpoints of the write path and of its commands, and checks the store
+// afterwards.
 package failpoints
 
 import (

@@ -44,8 +44,8 @@ func (r register) step(o operation) (bool, register) {
 	case read:
 		return r.present == o.present && r.content == o.content, r
 	case unknown:
-		// The request sets an empty register. A request without effect equals one
-		// that takes effect after all recorded operations.
+		// The request sets an empty register. A request without effect equals one that takes effect after all recorded
+		// operations.
 		if !r.present {
 			r = register{o.content, true}
 		}
@@ -55,8 +55,8 @@ func (r register) step(o operation) (bool, register) {
 	}
 }
 
-// linearizable checks the operations of each id. It returns the number of ids, and
-// an error for each id whose operations are not linearizable.
+// linearizable checks the operations of each id. It returns the number of ids, and an error for each id whose
+// operations are not linearizable.
 func linearizable(history []operation) (ids int, faults []error) {
 	byID := map[int64][]porcupine.Operation{}
 	for _, o := range history {

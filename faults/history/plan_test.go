@@ -35,8 +35,8 @@ type planned struct {
 // plan derives the operations from a seed. Each depends only on the seed and its number, not on the client or the time.
 type plan struct{ seed uint64 }
 
-// Hot ids are shared by many operations at about the same time. They change with
-// the number of the operation, because only the first plants of an id compete.
+// Hot ids are shared by many operations at about the same time. They change with the number of the operation, because
+// only the first plants of an id compete.
 const (
 	hotIDs    = 8   // at a time
 	hotWindow = 200 // operations that share them
@@ -80,8 +80,8 @@ func (p plan) operation(number int) planned {
 	return o
 }
 
-// spread returns ascending ids for even seeds, and ids from the whole range for odd
-// ones. Different numbers have different ids.
+// spread returns ascending ids for even seeds, and ids from the whole range for odd ones. Different numbers have
+// different ids.
 func (p plan) spread(number int64) int64 {
 	if p.seed%2 == 0 {
 		return number

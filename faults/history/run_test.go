@@ -119,8 +119,8 @@ func execute(t testing.TB, program string, o options) (*result, error) {
 	return r.result, r.check(started)
 }
 
-// freeAddress returns an address for all servers of a run. Its port is outside the
-// ephemeral range: a client could use such a port while no server runs.
+// freeAddress returns an address for all servers of a run. Its port is outside the ephemeral range: a client could use
+// such a port while no server runs.
 func freeAddress() (string, error) {
 	var err error
 	for range 100 {
@@ -246,8 +246,8 @@ func (r *run) until(closed <-chan struct{}) error {
 	}
 }
 
-// once is a test that does not kill its servers at its end: the run ends them, and
-// their process ids may belong to other processes by then.
+// once is a test that does not kill its servers at its end: the run ends them, and their process ids may belong to
+// other processes by then.
 type once struct{ testing.TB }
 
 // Cleanup ignores f: the run ends each server.

@@ -9,8 +9,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// patient and scarce restore the limits of an earlier version: any number of incomplete
-// requests, and 96 MiB for the Go runtime.
+// patient and scarce restore the limits of an earlier version: any number of incomplete requests, and 96 MiB for the Go
+// runtime.
 var (
 	patient = rig.Weakness{
 		File: "internal/serve/connectionlimits.go",
@@ -40,9 +40,9 @@ var crowds = []struct {
 	{"slow body", crowdShort, 1500, true},
 }
 
-// TestCrowd runs a well-behaved client beside many clients that keep connections open or
-// never send a whole request, with the limits and, as the control, without them. The
-// test compares the numbers of open connections, and logs the response times of the client.
+// TestCrowd runs a well-behaved client beside many clients that keep connections open or never send a whole request,
+// with the limits and, as the control, without them. The test compares the numbers of open connections, and logs the
+// response times of the client.
 func TestCrowd(t *testing.T) {
 	limited, control := crowdServer(t, rig.Build(t)), crowdServer(t, rig.Build(t, patient, scarce))
 	rounds := 1

@@ -48,9 +48,9 @@ func manyAddresses(n int64) net.IP { return net.IPv4(127, byte(1+n>>16), byte(n>
 // failed credentials is the only one.
 func oneAddress(int64) net.IP { return net.IPv4(127, 0, 0, 1) }
 
-// TestGuesses sends failed credentials from one address and from many, with the limit of
-// failed credentials and without it, which is the control. It compares the responses of a
-// client with a valid credential, and the memory of the server.
+// TestGuesses sends failed credentials from one address and from many, with the limit of failed credentials and without
+// it, which is the control. It compares the responses of a client with a valid credential, and the memory of the
+// server.
 func TestGuesses(t *testing.T) {
 	program := rig.Build(t)
 	rounds, guesses := 1, int64(2_000)

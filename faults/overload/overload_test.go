@@ -1,5 +1,5 @@
-// Package overload runs a server with more clients than its queue can hold, and
-// with hostile clients, and measures a well-behaved client beside them.
+// Package overload runs a server with more clients than its queue can hold, and with hostile clients, and measures a
+// well-behaved client beside them.
 package overload
 
 import (
@@ -217,8 +217,8 @@ func times(t *testing.T, url, token string, from int64) []time.Duration {
 	return times
 }
 
-// TestHostile runs a well-behaved client beside a thousand idle connections,
-// beside fifty that never read, and beside 200 of each other kind.
+// TestHostile runs a well-behaved client beside a thousand idle connections, beside fifty that never read, and beside
+// 200 of each other kind.
 func TestHostile(t *testing.T) {
 	program := rig.Build(t)
 	db := filepath.Join(t.TempDir(), "plants.db")
@@ -292,8 +292,8 @@ func stuck(t *testing.T, server *rig.Server, token string) {
 	})
 }
 
-// TestFewDescriptors exhausts the descriptors of a server. The server evicts idle
-// connections, so it serves a client that retries, and has all acknowledged plants.
+// TestFewDescriptors exhausts the descriptors of a server. The server evicts idle connections, so it serves a client
+// that retries, and has all acknowledged plants.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	prlimit, err := exec.LookPath("prlimit")

@@ -25,8 +25,8 @@ func TestShareControl(t *testing.T) {
 	}
 }
 
-// TestShare runs a modest client beside a credential with hundreds of connections. The
-// server refuses plants of the greedy credential and none of the modest one.
+// TestShare runs a modest client beside a credential with hundreds of connections. The server refuses plants of the
+// greedy credential and none of the modest one.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, fault := range besideGreed(t, rig.Build(t, small)) {

@@ -11,8 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// unsyncedCheckpoints restarts the WAL before the copied pages are synced. It
-// disables synchronous for the checkpoint only.
+// unsyncedCheckpoints restarts the WAL before the copied pages are synced. It disables synchronous for the checkpoint
+// only.
 var unsyncedCheckpoints = rig.Weakness{
 	File: "internal/sqlite/sqlite3/conn.go",
 	Old:  "\tcode := lib.Xsqlite3_wal_checkpoint_v2(",
@@ -23,8 +23,8 @@ var unsyncedCheckpoints = rig.Weakness{
 	code := lib.Xsqlite3_wal_checkpoint_v2(`,
 }
 
-// TestControl cuts the power of programs that omit a sync, which must lose plants:
-// otherwise the cuts of the other tests prove nothing.
+// TestControl cuts the power of programs that omit a sync, which must lose plants: otherwise the cuts of the other
+// tests prove nothing.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	if *indexFlag >= 0 || *keptFlag != "" {

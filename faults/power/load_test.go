@@ -29,8 +29,8 @@ type bench struct {
 	seed    uint64
 }
 
-// earlyCheckpoints starts checkpoints sooner, since the WAL of a short recording is
-// too short for one. It does not weaken the program.
+// earlyCheckpoints starts checkpoints sooner, since the WAL of a short recording is too short for one. It does not
+// weaken the program.
 var earlyCheckpoints = rig.Weakness{
 	File: "internal/sqlite/checkpoint.go",
 	Old:  "startFramesLarge = framesMax / 2", New: "startFramesLarge = 300",
@@ -196,8 +196,8 @@ func (b *bench) record(t *testing.T, of run) *recording {
 	return r
 }
 
-// recordAfter records the run after a first cut. The clients send plants with an
-// unknown outcome again, and some acknowledged ones.
+// recordAfter records the run after a first cut. The clients send plants with an unknown outcome again, and some
+// acknowledged ones.
 func (b *bench) recordAfter(t *testing.T, start *disk, w wanted, number int) *recording {
 	t.Helper()
 	const againMax = 100

@@ -14,8 +14,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// insideEnv marks the inner process of TestMain. The name has another prefix than
-// the settings of the program, which rejects unknown ones.
+// insideEnv marks the inner process of TestMain. The name has another prefix than the settings of the program, which
+// rejects unknown ones.
 const insideEnv = "POWER_TEST_INSIDE"
 
 // TestMain runs the tests in a child process with its own mount and process namespaces. When that process ends, even by

@@ -57,8 +57,8 @@ func (s *diskFS) add(t testing.TB, d *disk) string {
 	return filepath.Join(s.dir, name)
 }
 
-// mount mounts the ext4 of a disk, which replays its journal, and returns the
-// directory. The caller unmounts it, or the end of the test does.
+// mount mounts the ext4 of a disk, which replays its journal, and returns the directory. The caller unmounts it, or the
+// end of the test does.
 //
 // Child processes run mount and umount. If this process were killed while one of its threads waits for the disk in the
 // kernel, that thread would keep /dev/fuse open and wait forever.

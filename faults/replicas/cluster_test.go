@@ -11,8 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// replica is one process of a server. A restart creates another replica with its
-// own connections, so that a failed request belongs to one process.
+// replica is one process of a server. A restart creates another replica with its own connections, so that a failed
+// request belongs to one process.
 type replica struct {
 	server *rig.Server
 	plants *sender
@@ -29,8 +29,8 @@ func (r *replica) setEnded(graceful bool) {
 	r.ended, r.graceful = time.Now(), graceful
 }
 
-// mustRespond reports whether the replica is stopped gracefully, so that it must
-// respond to every request that it accepted.
+// mustRespond reports whether the replica is stopped gracefully, so that it must respond to every request that it
+// accepted.
 func (r *replica) mustRespond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,8 +44,8 @@ func (r *replica) mayFail(end time.Time) bool {
 	return !r.ended.IsZero() && r.ended.Before(end)
 }
 
-// cluster is several servers on one database. It is safe for concurrent use, but
-// only one goroutine may start and end servers.
+// cluster is several servers on one database. It is safe for concurrent use, but only one goroutine may start and end
+// servers.
 type cluster struct {
 	t            testing.TB
 	program      string
@@ -93,8 +93,8 @@ func (c *cluster) start(i int) {
 	c.replicas[i] = &replica{server: s, plants: newSender(s.URL, c.token)}
 }
 
-// unusedAddress returns a random loopback address. Other programs are unlikely to
-// use it, so that none of them receives the requests to an ended server.
+// unusedAddress returns a random loopback address. Other programs are unlikely to use it, so that none of them receives
+// the requests to an ended server.
 func unusedAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }

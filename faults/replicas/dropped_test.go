@@ -95,8 +95,8 @@ func newInjector(seed uint64, counts map[fault]int) *injector {
 	return in
 }
 
-// next returns the fault of a statement. One of three statements has a fault, so
-// that the retry of a batch sometimes has one too.
+// next returns the fault of a statement. One of three statements has a fault, so that the retry of a batch sometimes
+// has one too.
 func (in *injector) next(statement string) fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -164,8 +164,8 @@ func runDropped(t *testing.T, program string, counts map[fault]int) *droppedRun 
 	return d
 }
 
-// runClient sends plants of its own until the end of the run. It repeats some of
-// them, unchanged and changed, so that a batch has replays and conflicts.
+// runClient sends plants of its own until the end of the run. It repeats some of them, unchanged and changed, so that a
+// batch has replays and conflicts.
 func (d *droppedRun) runClient(ctx context.Context, number int64) {
 	random := rand.New(rand.NewPCG(d.seed, uint64(number)+1))
 	for id := number; ; id += clients {

@@ -96,8 +96,8 @@ func (p *proxy) setClosed(closed bool) {
 	}
 }
 
-// track adds a connection to open, and closes it if the proxy refuses connections.
-// The caller must call untrack, which closes the connection.
+// track adds a connection to open, and closes it if the proxy refuses connections. The caller must call untrack, which
+// closes the connection.
 func (p *proxy) track(c net.Conn) (untrack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +132,8 @@ func (p *proxy) accept() {
 	}
 }
 
-// session is one connection of a client through the proxy. Client and server send
-// in turn: neither sends before the end of the other's message.
+// session is one connection of a client through the proxy. Client and server send in turn: neither sends before the end
+// of the other's message.
 type session struct {
 	p              *proxy
 	client, server net.Conn
@@ -156,8 +156,8 @@ func (s *session) run() error {
 	return err
 }
 
-// readRequest reads the messages of one request, up to the one that requires a
-// response, and returns them with the statement.
+// readRequest reads the messages of one request, up to the one that requires a response, and returns them with the
+// statement.
 func (s *session) readRequest(from io.Reader) (request []byte, statement string, err error) {
 	for {
 		start := len(request)

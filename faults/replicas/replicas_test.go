@@ -11,8 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestReplicas first kills random servers of three, then restarts them gracefully
-// one after the other, while clients use the running servers.
+// TestReplicas first kills random servers of three, then restarts them gracefully one after the other, while clients
+// use the running servers.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	if err := joinFirst(newCluster(t, build(t)).runRestarts(t, size(5, 100), size(2, 20))); err != nil {
@@ -59,8 +59,8 @@ func TestReplicasControl(t *testing.T) {
 	}
 }
 
-// runRestarts kills servers under load, then restarts all of them gracefully in
-// several rounds, and returns the violations.
+// runRestarts kills servers under load, then restarts all of them gracefully in several rounds, and returns the
+// violations.
 func (c *cluster) runRestarts(t *testing.T, kills, rounds int) (violations []error) {
 	t.Helper()
 	s := rig.Seed(t, *seed)
@@ -90,8 +90,8 @@ func (c *cluster) runRestarts(t *testing.T, kills, rounds int) (violations []err
 	return violations
 }
 
-// checkAgreement sends the last stored plants again, unchanged and changed, to each
-// replica. The outcomes must be replayed and conflict.
+// checkAgreement sends the last stored plants again, unchanged and changed, to each replica. The outcomes must be
+// replayed and conflict.
 func (c *cluster) checkAgreement(t *testing.T, stored map[int64][]content) (violations []error) {
 	t.Helper()
 	const plantsMax = 50

@@ -13,9 +13,9 @@ import (
 	"plantstore/faults/rig"
 )
 
-// effectiveMax is the guaranteed time after which every server applies the creation
-// or revocation of a token. It does not depend on the speed of the machine: a server
-// whose last poll is older polls again before it authenticates a request.
+// effectiveMax is the guaranteed time after which every server applies the creation or revocation of a token. It does
+// not depend on the speed of the machine: a server whose last poll is older polls again before it authenticates a
+// request.
 const effectiveMax = time.Second
 
 // tokenPlant is the id of the plant that the requests with new tokens send.
@@ -90,8 +90,8 @@ func (c *cluster) revokeWhileStopped(t *testing.T, name string) time.Duration {
 	return lastAccepted(t.Context(), senders[:1], revokedAt)
 }
 
-// newToken creates a token and waits until each replica accepts it. It returns a
-// sender with the token for each replica.
+// newToken creates a token and waits until each replica accepts it. It returns a sender with the token for each
+// replica.
 func (c *cluster) newToken(t *testing.T, name string) (senders []*sender) {
 	t.Helper()
 	token := rig.Token(t, c.program, c.db, name)

@@ -31,8 +31,8 @@ const CitusVariable = "PLANTSTORE_TEST_CITUS"
 // Citus is the value of CitusVariable, which init removes.
 var Citus = os.Getenv(CitusVariable)
 
-// init removes the program's settings and libpq's variables from the environment
-// that the processes of a harness inherit.
+// init removes the program's settings and libpq's variables from the environment that the processes of a harness
+// inherit.
 func init() {
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PLANTSTORE_") || strings.HasPrefix(name, "PG") {

@@ -20,8 +20,8 @@ func Need(t testing.TB, ok bool, requirement string) {
 	}
 }
 
-// Small mounts a file system of that size in memory and returns its directory. It
-// unmounts the file system when the test ends.
+// Small mounts a file system of that size in memory and returns its directory. It unmounts the file system when the
+// test ends.
 func Small(t testing.TB, mebibytes int) string {
 	t.Helper()
 	Need(t, os.Geteuid() == 0, "root, to mount a small file system")

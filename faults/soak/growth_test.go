@@ -34,8 +34,8 @@ const (
 // sample has the values of all measures at one time.
 type sample [len(measures)]float64
 
-// grown returns the medians of the first and the last quarter after the warm-up,
-// and whether the growth exceeds the limit.
+// grown returns the medians of the first and the last quarter after the warm-up, and whether the growth exceeds the
+// limit.
 func (m measure) grown(values []float64) (first, last float64, exceeded bool) {
 	rest := values[len(values)/warmUpParts:]
 	quarter := len(rest) / 4

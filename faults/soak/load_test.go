@@ -42,8 +42,8 @@ func (c *client) request(number uint64) {
 	}
 }
 
-// invalid are invalid bodies with their error numbers of docs/reference/errors.md.
-// ID stands for an unused id. The last body is too large.
+// invalid are invalid bodies with their error numbers of docs/reference/errors.md. ID stands for an unused id. The last
+// body is too large.
 var invalid = []struct {
 	code int
 	body string

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// plan derives plants and requests from a seed: the content of a plant from its
-// number, and the number from the id. The harness so need not store plants.
+// plan derives plants and requests from a seed: the content of a plant from its number, and the number from the id. The
+// harness so need not store plants.
 type plan struct{ seed uint64 }
 
-// An odd factor is invertible. This one spreads ids over all 64 bits, so that
-// consecutive plants are stored in different pages.
+// An odd factor is invertible. This one spreads ids over all 64 bits, so that consecutive plants are stored in
+// different pages.
 const (
 	spread   = 0x9E3779B97F4A7C15
 	unspread = 0xF1DE83E19937733D // spread * unspread = 1, modulo 1<<64

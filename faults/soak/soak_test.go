@@ -22,8 +22,8 @@
 // harness skips a request that it cannot send in time, so a slow machine reduces the load; a run with less than half of
 // the load fails.
 //
-// The control is a program that leaks with each request, and loses, alters and
-// invents plants. The same checks must detect each of these.
+// The control is a program that leaks with each request, and loses, alters and invents plants. The same checks must
+// detect each of these.
 package soak
 
 import (

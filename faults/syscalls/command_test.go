@@ -156,8 +156,8 @@ func (c commandTest) run(t *testing.T, f fault, store string) bool {
 	return in.calls > 0
 }
 
-// checkStore verifies a store. It must have the prepared plants, and all of the
-// added ones or, unless must is set, none of them.
+// checkStore verifies a store. It must have the prepared plants, and all of the added ones or, unless must is set, none
+// of them.
 func (p place) checkStore(t *testing.T, db string, added map[int64]string, must bool) {
 	t.Helper()
 	got, err := rig.Export(t, base.program, db)

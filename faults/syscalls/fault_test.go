@@ -166,8 +166,8 @@ func printRuns() {
 	}
 }
 
-// each runs a row at each K, once and permanently, up to the first run without a
-// failed call, and at most up to kMax. run reports whether a call failed.
+// each runs a row at each K, once and permanently, up to the first run without a failed call, and at most up to kMax.
+// run reports whether a call failed.
 func (r row) each(t *testing.T, kMax int, run func(*testing.T, fault) bool) {
 	t.Helper()
 	for _, forever := range []bool{false, true} {

@@ -50,8 +50,8 @@ var (
 	manyLoad   = load{name: "many", clients: 4, plants: 1500, first: 1000}
 )
 
-// play sends the load. A client repeats a request with an unknown outcome once, and
-// stops after a request without a response: the server has ended or hangs.
+// play sends the load. A client repeats a request with an unknown outcome once, and stops after a request without a
+// response: the server has ended or hangs.
 func (l *ledger) play(ctx context.Context, w load, s *rig.Server) {
 	var clients sync.WaitGroup
 	for n := range w.clients {
@@ -93,8 +93,8 @@ func (l *ledger) extra(ctx context.Context, c *rig.Client, url string, n, i int,
 // invalidIDs is the first id of the invalid plants.
 const invalidIDs = 500_000
 
-// checkResponses fails the test on responses that no fault excuses. ended reports
-// that the server ended by itself, so that some requests have no response.
+// checkResponses fails the test on responses that no fault excuses. ended reports that the server ended by itself, so
+// that some requests have no response.
 func (l *ledger) checkResponses(t *testing.T, ended bool) {
 	t.Helper()
 	for _, a := range l.attempts {
@@ -113,8 +113,8 @@ func (l *ledger) checkResponses(t *testing.T, ended bool) {
 	}
 }
 
-// check compares the plants of a store with the responses and returns the errors.
-// prepared is the number of plants before the run.
+// check compares the plants of a store with the responses and returns the errors. prepared is the number of plants
+// before the run.
 func (l *ledger) check(prepared int64, got map[int64]string) (wrong []string) {
 	must, may := map[int64]bool{}, map[int64]bool{}
 	for id := range prepared {

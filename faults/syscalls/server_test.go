@@ -49,8 +49,8 @@ var serverRows = []row{
 	{"unlink", "EIO", "shm"},
 }
 
-// serverRowsLong are only in the long form. There is no fcntl: SQLite does not see
-// a failed unlock, which local file systems do not have.
+// serverRowsLong are only in the long form. There is no fcntl: SQLite does not see a failed unlock, which local file
+// systems do not have.
 var serverRowsLong = []row{
 	{"pwrite64", "ENOSPC", "mark"},
 	{"fsync", "ENOSPC", "wal"},
@@ -198,8 +198,8 @@ func reason(log string) string {
 	return log[strings.LastIndexByte(log, '\n')+1:]
 }
 
-// stop waits for the end of a broken server, and shuts down another one. It reports
-// whether the server ended by itself, which requires exit code 74.
+// stop waits for the end of a broken server, and shuts down another one. It reports whether the server ended by itself,
+// which requires exit code 74.
 func stop(t *testing.T, s *rig.Server) (itself bool) {
 	t.Helper()
 	if itself = isBroken(t.Context(), s); !itself {

@@ -169,8 +169,8 @@ func preparedOf(store string) int64 {
 	return preparedClean
 }
 
-// command runs the program behind the command line before, and returns its output
-// and its exit code. It fails the test after commandTimeMax.
+// command runs the program behind the command line before, and returns its output and its exit code. It fails the test
+// after commandTimeMax.
 func command(t *testing.T, before []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeMax)

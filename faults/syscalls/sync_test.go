@@ -40,8 +40,8 @@ var (
 	}
 )
 
-// syncsFail are permanent failures of the WAL's syncs. SQLite uses fsync for the
-// first sync of a new WAL, and the program fdatasync for all others.
+// syncsFail are permanent failures of the WAL's syncs. SQLite uses fsync for the first sync of a new WAL, and the
+// program fdatasync for all others.
 var syncsFail = []fault{
 	{row{"fdatasync", "EIO", "wal"}, 1, true},
 	{row{"fsync,fdatasync", "EIO", "wal"}, 1, true},
@@ -62,8 +62,8 @@ func violations(run *served) (violations []string) {
 	return violations
 }
 
-// TestNoAcknowledgementWithoutSync makes every sync of the WAL fail. The server must
-// not acknowledge a plant, neither a new one nor a replay.
+// TestNoAcknowledgementWithoutSync makes every sync of the WAL fail. The server must not acknowledge a plant, neither a
+// new one nor a replay.
 func TestNoAcknowledgementWithoutSync(t *testing.T) {
 	prepare(t)
 	for _, f := range syncsFail {
@@ -97,8 +97,8 @@ func TestNoReplayWithoutSync(t *testing.T) {
 	}
 }
 
-// startSyncs are the syncs that must succeed before a server is ready: of the
-// database, of its WAL if it has one, and of the directory.
+// startSyncs are the syncs that must succeed before a server is ready: of the database, of its WAL if it has one, and
+// of the directory.
 var startSyncs = []struct {
 	fault
 	store string
@@ -159,8 +159,8 @@ func acknowledged(t *testing.T, run *served) bool {
 	return len(found) > 0
 }
 
-// lost reports whether acknowledged plants are missing or the store is unreadable.
-// It removes the commit mark, which would also reveal the loss.
+// lost reports whether acknowledged plants are missing or the store is unreadable. It removes the commit mark, which
+// would also reveal the loss.
 func lost(t *testing.T, run *served) bool {
 	t.Helper()
 	if err := os.Remove(run.db + suffixes["mark"]); err != nil {

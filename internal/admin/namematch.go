@@ -38,8 +38,8 @@ func (m *matcher) match(name []byte) bool {
 	return bytes.Contains(m.scratch, m.part)
 }
 
-// appendLower appends an ASCII text in lower case, eight bytes at a time. For another
-// text it returns false, and dst has any content.
+// appendLower appends an ASCII text in lower case, eight bytes at a time. For another text it returns false, and dst
+// has any content.
 func appendLower(dst, text []byte) (_ []byte, isASCII bool) {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {
@@ -47,8 +47,8 @@ func appendLower(dst, text []byte) (_ []byte, isASCII bool) {
 		if w&high != 0 {
 			return dst, false
 		}
-		// No byte carries into the next one, because all are below 0x80. The high bit of a
-		// byte is set in fromA if the byte is at least 'A', and in aboveZ if it is above 'Z'.
+		// No byte carries into the next one, because all are below 0x80. The high bit of a byte is set in fromA if the byte
+		// is at least 'A', and in aboveZ if it is above 'Z'.
 		fromA, aboveZ := w+(0x80-'A')*ones, w+(0x7f-'Z')*ones
 		dst = binary.LittleEndian.AppendUint64(dst, w|(fromA&^aboveZ&high)>>2)
 	}

@@ -56,8 +56,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// The tables fold every character as package cases does, except for Cherokee, and all
-// characters of an orbit of simple folding in the same way.
+// The tables fold every character as package cases does, except for Cherokee, and all characters of an orbit of simple
+// folding in the same way.
 func TestFolding(t *testing.T) {
 	t.Parallel()
 	caser := cases.Fold()

@@ -63,8 +63,8 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
-// checkInvalid fails the test unless err is nil for an empty reason, or an *auth.Invalid
-// with the reason that wraps the one error for clients.
+// checkInvalid fails the test unless err is nil for an empty reason, or an *auth.Invalid with the reason that wraps the
+// one error for clients.
 func checkInvalid(t *testing.T, err error, reason string) {
 	t.Helper()
 	if reason == "" {
@@ -120,8 +120,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestUsedSince shows that the time of last use is exact to a minute, is kept by Replace, and
-// counts valid credentials only.
+// TestUsedSince shows that the time of last use is exact to a minute, is kept by Replace, and counts valid credentials
+// only.
 func TestUsedSince(t *testing.T) {
 	t.Parallel()
 	var never time.Time
@@ -163,8 +163,8 @@ func TestUsedSince(t *testing.T) {
 	check("token added again", never)
 }
 
-// TestKeyringConcurrency authenticates in several goroutines while another one replaces the
-// tokens: a token of both sets is always valid.
+// TestKeyringConcurrency authenticates in several goroutines while another one replaces the tokens: a token of both
+// sets is always valid.
 func TestKeyringConcurrency(t *testing.T) {
 	t.Parallel()
 	var ring auth.Keyring
@@ -201,8 +201,8 @@ func TestKeyringConcurrency(t *testing.T) {
 	}
 }
 
-// TestAddDuringReplace adds subjects while another goroutine replaces the tokens by those of an
-// older read: each principal has the ID of its subject, and each revocation has an effect.
+// TestAddDuringReplace adds subjects while another goroutine replaces the tokens by those of an older read: each
+// principal has the ID of its subject, and each revocation has an effect.
 func TestAddDuringReplace(t *testing.T) {
 	t.Parallel()
 	var ring auth.Keyring

@@ -42,8 +42,7 @@ type Point struct {
 // Restore restores the store at path as it was at a point: with every commit that was acknowledged before, and none
 // that began later. Like backupfile.RestoreFrom, it creates the whole store or changes nothing.
 //
-// The error names the segment that is missing or damaged, and the last time before it, which another call can
-// restore.
+// The error names the segment that is missing or damaged, and the last time before it, which another call can restore.
 func (a *Archive) Restore(
 	ctx context.Context, path string, point Point, replace bool, progress backupfile.Progress,
 ) (r Recovered, err error) {

@@ -41,8 +41,8 @@ func startBrowser(t *testing.T, h *harness) *browser {
 	return b
 }
 
-// reportViolations writes the violations of the Content-Security-Policy, the errors of
-// scripts and the calls of alert to the title of the page.
+// reportViolations writes the violations of the Content-Security-Policy, the errors of scripts and the calls of alert
+// to the title of the page.
 const reportViolations = `window.faults = [];
 addEventListener("securitypolicyviolation",
 	e => faults.push("policy: " + e.violatedDirective + " " + e.blockedURI + " " + e.sample));
@@ -62,8 +62,8 @@ func (b *browser) signIn() {
 	b.Do(chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS(".hero")))
 }
 
-// check fails the test if a page logged an error, ran a script of a plant, violated its
-// policy or sent a request to another host.
+// check fails the test if a page logged an error, ran a script of a plant, violated its policy or sent a request to
+// another host.
 func (b *browser) check(where string) {
 	b.t.Helper()
 	for _, fault := range browsertest.Evaluate[[]string](b.Page, "window.faults") {
@@ -72,8 +72,8 @@ func (b *browser) check(where string) {
 	b.Check(where, b.h.host)
 }
 
-// hostileNames returns 200 texts that break out of HTML, attributes, scripts and layouts if a
-// page does not encode them.
+// hostileNames returns 200 texts that break out of HTML, attributes, scripts and layouts if a page does not encode
+// them.
 func hostileNames() (names []string) {
 	payloads := []string{
 		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `' onmouseover='alert(%d)`,
@@ -110,8 +110,8 @@ func startHostile(t *testing.T) *harness {
 	return h
 }
 
-// On every page, light and dark, narrow and wide, no hostile name runs a script, violates the
-// policy or widens the page, axe-core finds nothing serious, and the page stays small.
+// On every page, light and dark, narrow and wide, no hostile name runs a script, violates the policy or widens the
+// page, axe-core finds nothing serious, and the page stays small.
 func TestPagesInBrowser(t *testing.T) {
 	t.Parallel()
 	h := startHostile(t)

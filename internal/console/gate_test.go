@@ -10,8 +10,8 @@ import (
 // gateIP is the address of gates only, so that no other program receives the port of a closed gate from the kernel.
 const gateIP = "127.0.0.3"
 
-// gate is a way to the server of a harness that a test closes, as if the server were away, and
-// opens again at the same address.
+// gate is a way to the server of a harness that a test closes, as if the server were away, and opens again at the same
+// address.
 type gate struct {
 	t       *testing.T
 	address string

@@ -139,8 +139,8 @@ func TestSignInAtIssuer(t *testing.T) {
 	h.awaitAudit(audit.SignIn, "console=oidc")
 }
 
-// Every response that is not that of the sign-in of this browser starts no session: it was forged
-// on another site (login CSRF), stolen, repeated, or came too late.
+// Every response that is not that of the sign-in of this browser starts no session: it was forged on another site
+// (login CSRF), stolen, repeated, or came too late.
 func TestForeignCallbacks(t *testing.T) {
 	t.Parallel()
 	h, _ := startWithIssuer(t)

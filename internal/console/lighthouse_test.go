@@ -67,8 +67,8 @@ func lighthouse(t *testing.T, dir string, pages []lighthousePage) (results []lig
 	return results
 }
 
-// Each page scores at least 95 of 100 in Lighthouse for performance, accessibility and best
-// practices. A page that is slow, inaccessible and has errors does not.
+// Each page scores at least 95 of 100 in Lighthouse for performance, accessibility and best practices. A page that is
+// slow, inaccessible and has errors does not.
 func TestLighthouse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a browser")

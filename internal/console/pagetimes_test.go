@@ -28,8 +28,8 @@ var plantsOfPages = flag.Int64("plants", 0, "plants in the store of TestPageTime
 // pageTimeMax bounds the time of a page, with any number of plants.
 const pageTimeMax = 50 * time.Millisecond
 
-// Each page responds within 50 ms, also to the first request after the start. Searches read
-// all plants and are excluded. `make pages` runs the test with 10 million plants.
+// Each page responds within 50 ms, also to the first request after the start. Searches read all plants and are
+// excluded. `make pages` runs the test with 10 million plants.
 func TestPageTimes(t *testing.T) {
 	if *plantsOfPages == 0 {
 		t.Skip("-plants is 0")
@@ -66,8 +66,8 @@ func TestPageTimes(t *testing.T) {
 	})
 }
 
-// fillStore stores the plants of TestPageTimes in the order of 16 series of ids. The events of
-// the last hundredth wait for a webhook.
+// fillStore stores the plants of TestPageTimes in the order of 16 series of ids. The events of the last hundredth wait
+// for a webhook.
 func fillStore(t *testing.T, open func(prometheus.Registerer) (storetest.Engine, error)) {
 	t.Helper()
 	const batchPlants, series = 20_000, 16

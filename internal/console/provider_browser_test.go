@@ -56,8 +56,8 @@ func startProvider(t *testing.T, redirect string) (issuer string) {
 	return ""
 }
 
-// A person signs in with the pages of oidc-provider in a browser, comes back to the page that they
-// wanted, creates a plant, and signs out. Another person has no access.
+// A person signs in with the pages of oidc-provider in a browser, comes back to the page that they wanted, creates a
+// plant, and signs out. Another person has no access.
 func TestSignInAtProviderInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)

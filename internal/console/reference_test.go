@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/adminapi"
 )
 
-// The pages of the documents have every operation, schema and shared response, each link
-// within a page has a target, and no text has marks of Markdown.
+// The pages of the documents have every operation, schema and shared response, each link within a page has a target,
+// and no text has marks of Markdown.
 func TestReferencePages(t *testing.T) {
 	t.Parallel()
 	h := start(t)

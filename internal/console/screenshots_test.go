@@ -113,8 +113,8 @@ func startNursery(t *testing.T) *harness {
 	return h
 }
 
-// TestScreenshots writes the images in docs/images: each page light, dark and narrow. Look at
-// each before you commit it.
+// TestScreenshots writes the images in docs/images: each page light, dark and narrow. Look at each before you commit
+// it.
 func TestScreenshots(t *testing.T) {
 	if !*updateScreenshots {
 		t.Skip("it writes images only with -update")
@@ -201,9 +201,9 @@ func (b *browser) capture(name string) {
 	}
 }
 
-// reduceColours returns an image with at most 256 of its colours: the most frequent ones, such as
-// those of a gradient, then those that look like none before. Other pixels get the nearest of
-// them. The file of a page is about a third as large.
+// reduceColours returns an image with at most 256 of its colours: the most frequent ones, such as those of a gradient,
+// then those that look like none before. Other pixels get the nearest of them. The file of a page is about a third as
+// large.
 func reduceColours(content []byte) ([]byte, error) {
 	const coloursMax, frequent = 256, 128
 	from, err := png.Decode(bytes.NewReader(content))

@@ -49,8 +49,8 @@ func (b *browser) clickIfThere(selector string) {
 	b.Do(chromedp.Evaluate[chromedp.Void]("void document.querySelector(`" + selector + "`)?.click()"))
 }
 
-// A wrong, used or expired code has a page with the reason and the remedy, and the next sign-in
-// leads to the page that the person wanted.
+// A wrong, used or expired code has a page with the reason and the remedy, and the next sign-in leads to the page that
+// the person wanted.
 func TestBadCodesInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -73,8 +73,8 @@ func TestBadCodesInBrowser(t *testing.T) {
 	b.Await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
 }
 
-// A session ends after 12 hours. A page without input leads to the sign-in by itself, and from
-// there back to where it was.
+// A session ends after 12 hours. A page without input leads to the sign-in by itself, and from there back to where it
+// was.
 func TestExpiredSessionInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -110,8 +110,8 @@ func TestClickAfterRevocationInBrowser(t *testing.T) {
 	b.awaitMain(endedSession)
 }
 
-// A person follows a link in a mail or a dashboard on another site: with a session to the page,
-// else to the sign-in page and then to the page.
+// A person follows a link in a mail or a dashboard on another site: with a session to the page, else to the sign-in
+// page and then to the page.
 func TestLinkFromOtherSiteInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t, stored(1, "Rosa canina", plant.Tagged("shrub")))
@@ -165,8 +165,8 @@ func connection(text string) string {
 	return `document.querySelector("[data-connection]").textContent === "` + text + `"`
 }
 
-// The server goes away while a person types. The page says so, keeps the input, and sends the form
-// once when the server is back.
+// The server goes away while a person types. The page says so, keeps the input, and sends the form once when the server
+// is back.
 func TestServerReturnsInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -200,8 +200,8 @@ func TestServerReturnsInBrowser(t *testing.T) {
 	b.Await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
 }
 
-// The server restarts while a person types, so the session has ended. The page keeps the input, and
-// sends it after a sign-in in another tab.
+// The server restarts while a person types, so the session has ended. The page keeps the input, and sends it after a
+// sign-in in another tab.
 func TestRestartKeepsInputInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)

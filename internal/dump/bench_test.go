@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// benchPlants returns plants with rows as long as in a list of species: a
-// name of three words, and one of a few hundred families as the tag.
+// benchPlants returns plants with rows as long as in a list of species: a name of three words, and one of a few hundred
+// families as the tag.
 func benchPlants(n int) []plant.NewPlant {
 	plants := make([]plant.NewPlant, n)
 	for i := range plants {

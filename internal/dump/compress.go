@@ -41,8 +41,8 @@ func Decompress(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// isZstd reports whether a file begins with a frame of RFC 8878: a zstd frame
-// (section 3.1.1) or a skippable frame (section 3.1.2).
+// isZstd reports whether a file begins with a frame of RFC 8878: a zstd frame (section 3.1.1) or a skippable frame
+// (section 3.1.2).
 func isZstd(magic []byte) bool {
 	if len(magic) < 4 {
 		return false

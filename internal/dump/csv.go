@@ -11,8 +11,8 @@ import (
 // columnsMax is the largest number of columns in a header. It bounds the memory for a row that consists of commas.
 const columnsMax = 1024
 
-// csvReader reads CSV as in RFC 4180. It does not use encoding/csv, which turns
-// CRLF inside quotes into LF and so changes the text of a cell.
+// csvReader reads CSV as in RFC 4180. It does not use encoding/csv, which turns CRLF inside quotes into LF and so
+// changes the text of a cell.
 type csvReader struct {
 	window
 

@@ -76,8 +76,8 @@ func isInteger(cell []byte) bool {
 	return len(bytes.TrimLeft(bytes.TrimPrefix(cell, []byte{'-'}), "0123456789")) == 0
 }
 
-// isDecimal reports whether a cell has the form of a number with a fraction, an
-// exponent or separators, as spreadsheets write it.
+// isDecimal reports whether a cell has the form of a number with a fraction, an exponent or separators, as spreadsheets
+// write it.
 func isDecimal(cell []byte) bool {
 	const digits, others = "0123456789", ".,eE"
 	return bytes.ContainsAny(cell, digits) && bytes.ContainsAny(cell, others) &&

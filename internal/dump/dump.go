@@ -69,8 +69,8 @@ func DetectPath(path string) (Format, Compression, bool) {
 // and a body can have the id as 9e18. CSV can hold a larger plant; Read refuses it, because its JSON export could not
 // be imported.
 //
-// A row may be twice as long as the plant: CSV adds an apostrophe to at most
-// every second character, JSON may have white space.
+// A row may be twice as long as the plant: CSV adds an apostrophe to at most every second character, JSON may have
+// white space.
 const (
 	plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
 	rowBytesMax   = 2 * plantBytesMax
@@ -98,18 +98,18 @@ type Row struct {
 	header string // CSV: the header as in the file, for Rejects
 }
 
-// Read returns the rows of r, which must have the format f and must not be
-// compressed. It skips blank lines, and a byte order mark at the start.
+// Read returns the rows of r, which must have the format f and must not be compressed. It skips blank lines, and a byte
+// order mark at the start.
 //
 // If the input ends early, the last pair is an error without a row: the reader failed, the header of a CSV file is
 // invalid, or a JSON array is invalid. Read does not yield a row that the failure truncated.
 //
-// Read keeps one row in memory, and 64 KiB or up to three times the longest row
-// in its buffer: about 100 MiB for the longest allowed row.
+// Read keeps one row in memory, and 64 KiB or up to three times the longest row in its buffer: about 100 MiB for the
+// longest allowed row.
 func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return ReadWithin(r, f, 0, 0) }
 
-// ReadWithin is Read with other limits on the bytes of a row and of a plant as
-// JSON; 0 is the limit of Read. Lower limits bound the memory.
+// ReadWithin is Read with other limits on the bytes of a row and of a plant as JSON; 0 is the limit of Read. Lower
+// limits bound the memory.
 func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		w := newWindow(r, cmp.Or(rowMax, rowBytesMax))

@@ -23,8 +23,8 @@ type row struct {
 
 var equalTags = cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
 
-// read returns every row of a file, and the text of the error that ended it.
-// Its limits are lower than the limits of dump.Read.
+// read returns every row of a file, and the text of the error that ended it. Its limits are lower than the limits of
+// dump.Read.
 func read(r io.Reader, f dump.Format) (rows []row, failure string) {
 	for got, err := range dump.ReadWithin(r, f, rowBytesMax, plantBytesMax) {
 		if err != nil {

@@ -13,14 +13,14 @@ import (
 // its own, even inside quotes and after line ends, so the Writer guards such a part like a name. Quotes before the
 // formula do not protect it: CSV doubles them, and two quotes are an empty text.
 //
-// A text that has apostrophes at such a place gets one more, and Read removes
-// exactly one from each place. So every text survives a write and a read.
+// A text that has apostrophes at such a place gets one more, and Read removes exactly one from each place. So every
+// text survives a write and a read.
 
 // splitters are the characters at which a spreadsheet may split a cell.
 const splitters = ";\t\r\n"
 
-// guard returns the text with an apostrophe before it and before each part that
-// follows a splitter, if these begin like a formula.
+// guard returns the text with an apostrophe before it and before each part that follows a splitter, if these begin like
+// a formula.
 func guard(text string) string {
 	first := beginsFormula(strings.TrimLeft(text, "'"))
 	if !first && !strings.ContainsAny(text, splitters) {

@@ -14,8 +14,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// checkFile checks the properties of every file: its plants can be written and
-// read again in each format, and its invalid rows as rejects.
+// checkFile checks the properties of every file: its plants can be written and read again in each format, and its
+// invalid rows as rejects.
 func checkFile(t *testing.T, file []byte, format dump.Format) []row {
 	rows, failure := read(bytes.NewReader(file), format)
 	var plants []plant.NewPlant
@@ -47,8 +47,8 @@ func checkFile(t *testing.T, file []byte, format dump.Format) []row {
 	return rows
 }
 
-// checkRejects reads the rejects of a file and compares them with its invalid
-// rows and their reasons. Rows that were too long to keep are not among them.
+// checkRejects reads the rejects of a file and compares them with its invalid rows and their reasons. Rows that were
+// too long to keep are not among them.
 func checkRejects(t *testing.T, file []byte, format dump.Format, want []row) {
 	want = slices.DeleteFunc(want, func(r row) bool { return r.Raw == "" })
 	rejects := rewrite(t, file, format)
@@ -94,8 +94,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// checkAgainstStandard compares the rows with the rows of encoding/csv, if it can
-// read the file. encoding/csv differs from RFC 4180 only in its handling of CR.
+// checkAgainstStandard compares the rows with the rows of encoding/csv, if it can read the file. encoding/csv differs
+// from RFC 4180 only in its handling of CR.
 func checkAgainstStandard(t *testing.T, file []byte, rows []row) {
 	records, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\uFEFF")))).ReadAll()
 	if err != nil || len(records) == 0 {

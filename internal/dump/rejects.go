@@ -20,8 +20,8 @@ type Rejects struct {
 // NewRejects returns a Rejects that writes to w. It writes nothing before the first row.
 func NewRejects(w io.Writer, f Format) *Rejects { return &Rejects{w: bufio.NewWriter(w), format: f} }
 
-// Write writes row.Raw. It skips a row without one, which Read found too long.
-// After an error every call returns that error.
+// Write writes row.Raw. It skips a row without one, which Read found too long. After an error every call returns that
+// error.
 func (r *Rejects) Write(row Row) error {
 	if len(row.Raw) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 // windowBytes is the size of the window while rows are short.
 const windowBytes = 64 << 10
 
-// window is a buffer of unread bytes of a reader: fill reads more of them, and
-// discard removes them. It grows only if fill finds it full.
+// window is a buffer of unread bytes of a reader: fill reads more of them, and discard removes them. It grows only if
+// fill finds it full.
 type window struct {
 	r          io.Reader
 	rowMax     int // bytes of the longest row that is kept

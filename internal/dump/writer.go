@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Writer writes a file of plants that Read can read. The file is complete after
-// Close. A Writer is not safe for concurrent use.
+// Writer writes a file of plants that Read can read. The file is complete after Close. A Writer is not safe for
+// concurrent use.
 //
 // A Writer does not limit the size of a plant. Read refuses a plant that could not be in a body of plant.BodyBytesMax.
 type Writer struct {
@@ -62,12 +62,12 @@ func separator(n int64) string {
 	return ",\n"
 }
 
-// EmptyTagsLost returns the number of plants with an empty tag that were written
-// as CSV. Read returns them without a tag.
+// EmptyTagsLost returns the number of plants with an empty tag that were written as CSV. Read returns them without a
+// tag.
 func (w *Writer) EmptyTagsLost() int64 { return w.emptyTags }
 
-// Close writes the buffered rows and ends the JSON array and the compressed
-// data. It does not close the writer of NewWriter.
+// Close writes the buffered rows and ends the JSON array and the compressed data. It does not close the writer of
+// NewWriter.
 func (w *Writer) Close() error {
 	if w.format == JSON {
 		_, _ = w.buffer.WriteString(arrayEnd(w.rows)) // Flush returns the error
@@ -93,8 +93,8 @@ func appendCSV(dst []byte, p plant.NewPlant) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// appendCell appends a text as a cell: with apostrophes before formulas, and
-// quoted if RFC 4180 requires it or if a program could trim spaces at an end.
+// appendCell appends a text as a cell: with apostrophes before formulas, and quoted if RFC 4180 requires it or if a
+// program could trim spaces at an end.
 func appendCell(dst []byte, text string) []byte {
 	quote := text != "" && (text[0] == ' ' || text[len(text)-1] == ' ' || strings.ContainsAny(text, ",\"\r\n"))
 	text = guard(text)

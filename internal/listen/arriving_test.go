@@ -22,8 +22,8 @@ func arrive(t *testing.T, client net.Conn, server *listen.Conn, part string) {
 	}
 }
 
-// Above the limit of memory, the largest incomplete requests go. Short ones, those of valid credentials,
-// bodies, and connections between two requests stay.
+// Above the limit of memory, the largest incomplete requests go. Short ones, those of valid credentials, bodies, and
+// connections between two requests stay.
 func TestIncompleteBytes(t *testing.T) {
 	t.Parallel()
 	const most = 10_000

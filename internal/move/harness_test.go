@@ -28,8 +28,7 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// server is the PostgreSQL server of all tests of the package; nil if PostgreSQL is
-// not installed.
+// server is the PostgreSQL server of all tests of the package; nil if PostgreSQL is not installed.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {

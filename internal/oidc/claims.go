@@ -183,8 +183,8 @@ func identifier(claims object, name string) (string, error) {
 	return text, nil
 }
 
-// CheckIdentifier returns an error unless a text can be the claim sub or jti of an accepted JWT:
-// visible text without a part that looks like a secret, because the log and the store have it.
+// CheckIdentifier returns an error unless a text can be the claim sub or jti of an accepted JWT: visible text without a
+// part that looks like a secret, because the log and the store have it.
 func CheckIdentifier(text string) error {
 	const bytesMax = 255 // OpenID Connect Core section 2, for sub
 	switch {
@@ -198,8 +198,8 @@ func CheckIdentifier(text string) error {
 	return nil
 }
 
-// invisible reports control and format characters. utf8.RuneError also stands for half of a
-// surrogate pair: two different claims would be equal.
+// invisible reports control and format characters. utf8.RuneError also stands for half of a surrogate pair: two
+// different claims would be equal.
 func invisible(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 
 // texts returns a claim that is a string or an array of strings, nil if it is absent.

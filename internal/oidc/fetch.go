@@ -44,8 +44,8 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// CheckIssuer returns an error unless a text is an issuer: an https URL without user, query
-// and fragment (RFC 8414 section 2). An http URL is accepted for a loopback host.
+// CheckIssuer returns an error unless a text is an issuer: an https URL without user, query and fragment (RFC 8414
+// section 2). An http URL is accepted for a loopback host.
 func CheckIssuer(issuer string) error {
 	if strings.Contains(issuer, "?") {
 		return errors.New("an issuer cannot have a query")
@@ -96,8 +96,8 @@ func (v *Verifier) fetch(ctx context.Context) (*metadata, *keySet, error) {
 	return m, set, err
 }
 
-// discover returns the metadata of the issuer. It tries OpenID Connect Discovery 1.0 section 4,
-// then RFC 8414 section 3.
+// discover returns the metadata of the issuer. It tries OpenID Connect Discovery 1.0 section 4, then RFC 8414 section
+// 3.
 func (v *Verifier) discover(ctx context.Context) (*metadata, error) {
 	issuer, _ := url.Parse(v.config.Issuer) // CheckIssuer accepts it
 	host, path := issuer.Scheme+"://"+issuer.Host, strings.TrimRight(issuer.EscapedPath(), "/")

@@ -36,8 +36,8 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: no metrics
 }
 
-// ErrNoKeys means that the token cannot be verified: the issuer has not responded with its keys
-// since the start, or the Verifier was closed before it had the key of the token.
+// ErrNoKeys means that the token cannot be verified: the issuer has not responded with its keys since the start, or the
+// Verifier was closed before it had the key of the token.
 var ErrNoKeys = errors.New("the issuer has not responded with its keys yet")
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -89,12 +89,12 @@ func (v *Verifier) Close() {
 	v.client.CloseIdleConnections()
 }
 
-// Verify returns the claims of a token that is valid at that time. The error is an
-// *auth.Invalid, or ErrNoKeys. The caller checks revocations.
+// Verify returns the claims of a token that is valid at that time. The error is an *auth.Invalid, or ErrNoKeys. The
+// caller checks revocations.
 //
-// A token with an unknown key causes a fetch of the keys, at most one a minute. With wait, the
-// request waits for it. Until the first fetch has ended, every request waits for it; if it fails, no
-// request waits before there are keys. A request waits for at most 5 s, with at most 999 others.
+// A token with an unknown key causes a fetch of the keys, at most one a minute. With wait, the request waits for it.
+// Until the first fetch has ended, every request waits for it; if it fails, no request waits before there are keys. A
+// request waits for at most 5 s, with at most 999 others.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
 	hash := hashOf(token)
 	if e := v.set.Load().verified.get(hash); e != nil {

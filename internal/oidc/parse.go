@@ -24,9 +24,9 @@ type parsed struct {
 	claims object
 }
 
-// parse splits a JWS in compact serialization (RFC 7515 section 7.1) and decodes its header
-// and its claims. It is stricter than most libraries: a token has one spelling only, and no
-// parser of the issuer can read other members than this one.
+// parse splits a JWS in compact serialization (RFC 7515 section 7.1) and decodes its header and its claims. It is
+// stricter than most libraries: a token has one spelling only, and no parser of the issuer can read other members than
+// this one.
 func parse(token string, bytesMax int) (t parsed, err error) {
 	if len(token) > bytesMax {
 		return t, fmt.Errorf("it is longer than %d bytes", bytesMax)
@@ -67,8 +67,8 @@ func IDs(token string) (issuer, jti string, err error) {
 	return issuer, jti, err
 }
 
-// decodeBase64 decodes base64url without padding (RFC 7515 section 2). Unlike Go's decoder it
-// refuses line breaks, and unlike RawURLEncoding it refuses trailing bits.
+// decodeBase64 decodes base64url without padding (RFC 7515 section 2). Unlike Go's decoder it refuses line breaks, and
+// unlike RawURLEncoding it refuses trailing bits.
 func decodeBase64(part string) ([]byte, error) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") {

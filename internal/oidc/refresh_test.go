@@ -17,8 +17,8 @@ import (
 	"plantstore/internal/oidc/oidctest"
 )
 
-// TestRotation shows that a new key is accepted without a restart, and that an old key is
-// refused after the next fetch, also for JWTs in the cache.
+// TestRotation shows that a new key is accepted without a restart, and that an old key is refused after the next fetch,
+// also for JWTs in the cache.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,8 +78,8 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestKeyDuringFetch has the issuer publish a key during a fetch that has read the keys already: a
-// request waits for the next fetch, too, for 5 s in all.
+// TestKeyDuringFetch has the issuer publish a key during a fetch that has read the keys already: a request waits for
+// the next fetch, too, for 5 s in all.
 func TestKeyDuringFetch(t *testing.T) {
 	t.Parallel()
 	const unknown = "the issuer has no key with this kid for this alg"
@@ -234,8 +234,8 @@ func TestWarningOfResets(t *testing.T) {
 	})
 }
 
-// TestClose shows that requests with an unknown key end with the verifier, and later ones at once:
-// neither knows whether the issuer has the key. A JWT of a known key is still valid.
+// TestClose shows that requests with an unknown key end with the verifier, and later ones at once: neither knows
+// whether the issuer has the key. A JWT of a known key is still valid.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

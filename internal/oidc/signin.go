@@ -62,8 +62,8 @@ type Flow struct {
 	Verifier string // for PKCE
 }
 
-// Begin returns a new sign-in, and the address at the issuer where it continues. ErrNoKeys means
-// that the issuer has not responded yet.
+// Begin returns a new sign-in, and the address at the issuer where it continues. ErrNoKeys means that the issuer has
+// not responded yet.
 func (c *Client) Begin(ctx context.Context) (address string, f Flow, err error) {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -108,10 +108,10 @@ func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 	return nil, ErrNoKeys
 }
 
-// Finish returns the claims of the person who signed in, from the parameters of the authorization
-// response. The caller has found f with the browser that sends them, and bounds the calls at the
-// same time. The error is a *Refusal, an *auth.Invalid, or an error of the connection to the issuer.
-// Claims without a scope mean that the person has no access. The caller checks revocations.
+// Finish returns the claims of the person who signed in, from the parameters of the authorization response. The caller
+// has found f with the browser that sends them, and bounds the calls at the same time. The error is a *Refusal, an
+// *auth.Invalid, or an error of the connection to the issuer. Claims without a scope mean that the person has no
+// access. The caller checks revocations.
 func (c *Client) Finish(ctx context.Context, f Flow, response url.Values, now time.Time) (*auth.Claims, error) {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -158,8 +158,8 @@ func (c *Client) checkResponse(m *metadata, f Flow, response url.Values) (code s
 	return code, nil
 }
 
-// refusalOf returns the Refusal with an error code of the issuer. The code appears on a page and in
-// the log, so another text than a code is replaced.
+// refusalOf returns the Refusal with an error code of the issuer. The code appears on a page and in the log, so another
+// text than a code is replaced.
 func refusalOf(code string) *Refusal {
 	const bytesMax = 64
 	if code == "" || len(code) > bytesMax || strings.Trim(code, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {

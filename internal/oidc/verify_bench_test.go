@@ -8,8 +8,8 @@ import (
 	"plantstore/internal/oidc/oidctest"
 )
 
-// BenchmarkVerify measures the check of a JWT that is in the cache, and of JWTs with the signature of
-// another key, which are never in it.
+// BenchmarkVerify measures the check of a JWT that is in the cache, and of JWTs with the signature of another key,
+// which are never in it.
 func BenchmarkVerify(b *testing.B) {
 	i := oidctest.NewIssuer(issuerURL)
 	keys := []oidctest.Key{i.Key()}

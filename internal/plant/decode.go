@@ -45,8 +45,8 @@ func invalidAt(data []byte) int {
 	return len(data)
 }
 
-// decoder parses one body. Its methods return false if they cannot parse the
-// rest of the body; they have added the fault to faults.
+// decoder parses one body. Its methods return false if they cannot parse the rest of the body; they have added the
+// fault to faults.
 type decoder struct {
 	data   []byte
 	pos    int

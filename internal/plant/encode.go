@@ -12,8 +12,8 @@ func (p Plant) AppendJSON(dst []byte) []byte {
 	return p.appendMembers(append(dst, '{'))
 }
 
-// AppendJSON appends the plant to dst as a JSON object: id, name, and tag if the
-// plant has one. Decode returns the same plant for it.
+// AppendJSON appends the plant to dst as a JSON object: id, name, and tag if the plant has one. Decode returns the same
+// plant for it.
 func (n NewPlant) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendInt(dst, n.ID, 10)

@@ -29,8 +29,8 @@ func InvalidInput(format string, args ...any) *Error {
 	return Errorf(CodeInputInvalid, format, args...)
 }
 
-// Faults collects the validation errors of one plant, so that one response has
-// all of them. The zero value is ready to use.
+// Faults collects the validation errors of one plant, so that one response has all of them. The zero value is ready to
+// use.
 type Faults struct {
 	list []Error
 }

@@ -24,8 +24,8 @@ var bodies = []string{
 	`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0,"name":"","id":10e-1}`,
 }
 
-// FuzzDecode compares Decode with encoding/json, which is less strict. It must
-// parse the same plant from every body that Decode accepts.
+// FuzzDecode compares Decode with encoding/json, which is less strict. It must parse the same plant from every body
+// that Decode accepts.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range bodies {
 		f.Add([]byte(seed))

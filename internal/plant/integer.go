@@ -8,8 +8,8 @@ import (
 // parseInteger returns the exact value of a well-formed JSON number. If the value is not an int64, the code is
 // CodeIDNotInteger or CodeIDOutOfRange; otherwise it is 0.
 //
-// A number that is not in the usual form has the value digits × 10^shift. Without
-// trailing zeros in digits, the value is an integer if shift is not negative.
+// A number that is not in the usual form has the value digits × 10^shift. Without trailing zeros in digits, the value
+// is an integer if shift is not negative.
 func parseInteger(number string) (int64, Code) {
 	id, err := strconv.ParseInt(number, 10, 64)
 	if err == nil {

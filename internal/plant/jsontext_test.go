@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// FuzzDecodeStrict compares Decode with jsontext, which is equally strict. Both
-// must accept the same bodies and parse the same plants.
+// FuzzDecodeStrict compares Decode with jsontext, which is equally strict. Both must accept the same bodies and parse
+// the same plants.
 func FuzzDecodeStrict(f *testing.F) {
 	for _, seed := range bodies {
 		f.Add([]byte(seed))
@@ -26,8 +26,8 @@ func FuzzDecodeStrict(f *testing.F) {
 	})
 }
 
-// decodeByJSONText implements the rules of Decode with jsontext, which itself
-// refuses duplicate names, invalid UTF-8 and unpaired surrogates.
+// decodeByJSONText implements the rules of Decode with jsontext, which itself refuses duplicate names, invalid UTF-8
+// and unpaired surrogates.
 func decodeByJSONText(t *testing.T, body []byte) (plant.NewPlant, bool) {
 	if v := jsontext.Value(body); !v.IsValid() || v.Kind() != '{' || depth(body) > 64 {
 		return plant.NewPlant{}, false

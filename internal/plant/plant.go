@@ -7,15 +7,15 @@ package plant
 
 import "time"
 
-// Plant is the content of a plant: a name and an optional tag. Two plants have the
-// same content if they are equal by ==.
+// Plant is the content of a plant: a name and an optional tag. Two plants have the same content if they are equal by
+// ==.
 type Plant struct {
 	Name string // UTF-8 without U+0000; may be empty
 	Tag  Tag
 }
 
-// BodyBytesMax is the upper limit of the server's setting for the largest body, in
-// bytes. It also limits a plant in a file, and the memory for one.
+// BodyBytesMax is the upper limit of the server's setting for the largest body, in bytes. It also limits a plant in a
+// file, and the memory for one.
 const BodyBytesMax = 16 << 20
 
 // Bytes returns the number of bytes of name and tag.
@@ -35,8 +35,8 @@ type Record struct {
 	Damaged   bool      // the stored row does not match its digest; only ID is set then
 }
 
-// Tag is the optional tag of a plant. The zero value is no tag, which differs from
-// an empty tag. Tags are comparable with ==.
+// Tag is the optional tag of a plant. The zero value is no tag, which differs from an empty tag. Tags are comparable
+// with ==.
 type Tag struct {
 	text    string
 	present bool

@@ -45,8 +45,8 @@ func insertValuesSQL(rows int) string {
 // plantColumns is the number of columns of plants.
 const plantColumns = 5
 
-// copyPause is the number of batches that create does not try to COPY after a COPY has failed:
-// a client that repeats many plants would cost a failed COPY for each batch.
+// copyPause is the number of batches that create does not try to COPY after a COPY has failed: a client that repeats
+// many plants would cost a failed COPY for each batch.
 const copyPause = 64
 
 // createOnCitus is create with the statements that Citus routes. It tries COPY first, which takes a third of the
@@ -65,8 +65,8 @@ func (e *Engine) createOnCitus(
 	return created, workerError(err)
 }
 
-// copyOnCitus creates all plants, or returns false if an id may exist. Citus returns no code
-// for that, but an error before the COMMIT stored nothing.
+// copyOnCitus creates all plants, or returns false if an id may exist. Citus returns no code for that, but an error
+// before the COMMIT stored nothing.
 func (b *sortedBatch) copyOnCitus(ctx context.Context, e *Engine, c *pgx.Conn, events bool) (copied bool, err error) {
 	started := false // the COPY of the plants has succeeded
 	err = e.inTransaction(ctx, c, func(tx pgx.Tx) error {
@@ -85,8 +85,8 @@ func (b *sortedBatch) copyOnCitus(ctx context.Context, e *Engine, c *pgx.Conn, e
 	return err == nil, workerError(err)
 }
 
-// errWorker means that a statement failed on a worker of Citus, perhaps after the worker
-// stored the batch. Citus does not return the worker's code.
+// errWorker means that a statement failed on a worker of Citus, perhaps after the worker stored the batch. Citus does
+// not return the worker's code.
 var errWorker = errors.New("a worker of the database failed")
 
 // workerError wraps an error with Citus's code for errors of a worker in errWorker.
@@ -121,8 +121,8 @@ func (b *sortedBatch) createByValues(
 	return created, err
 }
 
-// insertValues creates the plants from one index up to another, at most valuesMax of them.
-// It repeats the last plant until their number is a power of two: a repeated id is not free.
+// insertValues creates the plants from one index up to another, at most valuesMax of them. It repeats the last plant
+// until their number is a power of two: a repeated id is not free.
 func (b *sortedBatch) insertValues(ctx context.Context, to querier, from, end int) ([]int64, error) {
 	rows := 1 << bits.Len(uint(end-from-1))
 	args := make([]any, 0, rows*plantColumns)

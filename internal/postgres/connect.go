@@ -17,15 +17,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Check resolves a URL with libpq's environment variables and files, as Open does. It
-// returns the errors that Open would return before it connects.
+// Check resolves a URL with libpq's environment variables and files, as Open does. It returns the errors that Open
+// would return before it connects.
 func (u URL) Check() error {
 	_, err := u.resolve()
 	return err
 }
 
-// serverParameters are the parameters that the driver sends to the server. It would also send
-// the name and the value of a parameter that is misspelled.
+// serverParameters are the parameters that the driver sends to the server. It would also send the name and the value of
+// a parameter that is misspelled.
 var serverParameters = []string{
 	"application_name", "lock_timeout", "options", "search_path", "statement_timeout", "timezone",
 }

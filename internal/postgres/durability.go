@@ -26,8 +26,8 @@ const standbyDelay = time.Second
 // synchronous standby.
 var errStandbyUnsure = errors.New("the database has just read its settings again, and may not wait for a standby yet")
 
-// settingsSQL reads the settings that the durability of a COMMIT depends on. Other
-// databases with PostgreSQL's protocol may not have all of them.
+// settingsSQL reads the settings that the durability of a COMMIT depends on. Other databases with PostgreSQL's protocol
+// may not have all of them.
 const settingsSQL = `SELECT name, setting FROM pg_settings
 	WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')`
 

@@ -1,10 +1,10 @@
-// Package postgres is the engine that keeps a store in PostgreSQL. Any number of
-// servers, on any number of machines, can use one database at the same time. The engine
-// uses only SQL that distributed databases with PostgreSQL's protocol accept.
+// Package postgres is the engine that keeps a store in PostgreSQL. Any number of servers, on any number of machines,
+// can use one database at the same time. The engine uses only SQL that distributed databases with PostgreSQL's protocol
+// accept.
 //
-// A transaction is durable when the server has answered its COMMIT, if the settings
-// of the database are safe (see durability.go). Without that answer, the outcome is
-// unknown. The engine then repeats the statement, which never stores a plant twice.
+// A transaction is durable when the server has answered its COMMIT, if the settings of the database are safe (see
+// durability.go). Without that answer, the outcome is unknown. The engine then repeats the statement, which never
+// stores a plant twice.
 package postgres
 
 import (
@@ -79,8 +79,8 @@ type Engine struct {
 // CommitsMax is the number of concurrent Inserts above which throughput does not increase.
 const CommitsMax = 3
 
-// refusedAuth is part of the driver's error for an authentication method that
-// require_auth does not allow. The error has no type, so a test checks the driver's text.
+// refusedAuth is part of the driver's error for an authentication method that require_auth does not allow. The error
+// has no type, so a test checks the driver's text.
 const refusedAuth = "require_auth check failed"
 
 const (

@@ -75,8 +75,8 @@ func classify(err error) error {
 	return err
 }
 
-// driverError formats an error of the driver in one line, and each of its causes
-// once. The driver writes a line for each host and each way to connect to it.
+// driverError formats an error of the driver in one line, and each of its causes once. The driver writes a line for
+// each host and each way to connect to it.
 type driverError struct{ error }
 
 func (e driverError) Error() string {

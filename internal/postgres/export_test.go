@@ -7,8 +7,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// AddMigration adds a migration to the next schema, until the end of the test. Setenv
-// refuses a parallel test, because all tests share the migrations.
+// AddMigration adds a migration to the next schema, until the end of the test. Setenv refuses a parallel test, because
+// all tests share the migrations.
 func AddMigration(t testing.TB, sql string) {
 	t.Helper()
 	t.Setenv("PLANTSTORE_TEST_MIGRATION", sql)

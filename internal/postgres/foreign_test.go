@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// foreignCode creates functions and operators of another role that match the calls of the engine
-// better than the ones in pg_catalog.
+// foreignCode creates functions and operators of another role that match the calls of the engine better than the ones
+// in pg_catalog.
 const foreignCode = `
 	CREATE TABLE public.ran (code text);
 	GRANT ALL ON public.ran TO PUBLIC;
@@ -38,8 +38,8 @@ const foreignCode = `
 	CREATE OPERATOR public.= (FUNCTION = public.is, LEFTARG = oid, RIGHTARG = regclass);
 	CREATE OPERATOR public.= (FUNCTION = public.is, LEFTARG = oid, RIGHTARG = int);`
 
-// TestForeignFunctions shows that an engine runs no function or operator of another role that may
-// create them in the schema of the tables, wherever that schema is in the search_path.
+// TestForeignFunctions shows that an engine runs no function or operator of another role that may create them in the
+// schema of the tables, wherever that schema is in the search_path.
 func TestForeignFunctions(t *testing.T) {
 	t.Parallel()
 	url := database(t)

@@ -13,9 +13,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// newPlantsSQL and freeSQL create the plants whose ids are free. The parameters are in the
-// order of the ids, so that the batches of several servers wait for each other in one direction
-// only. An ORDER BY would sort them again; in another order, a deadlock costs a retry.
+// newPlantsSQL and freeSQL create the plants whose ids are free. The parameters are in the order of the ids, so that
+// the batches of several servers wait for each other in one direction only. An ORDER BY would sort them again; in
+// another order, a deadlock costs a retry.
 const (
 	newPlantsSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	SELECT id, name, tag, created_at, created_by
@@ -44,9 +44,9 @@ const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, create
 // id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
-// errMissing means that a plant was not created and does not exist. insertPlantsSQL has
-// created nothing because there are webhooks now, or the row disappeared after the INSERT,
-// though no Plant Store deletes plants. The next attempt creates the plant.
+// errMissing means that a plant was not created and does not exist. insertPlantsSQL has created nothing because there
+// are webhooks now, or the row disappeared after the INSERT, though no Plant Store deletes plants. The next attempt
+// creates the plant.
 var errMissing = errors.New("the store has webhooks now, or another program has deleted a plant")
 
 // Insert implements writepath.Engine.
@@ -157,12 +157,12 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 	return existing, noEffect, nil
 }
 
-// copyMin is the smallest batch for which insert tries COPY first. COPY is several
-// times faster, but stores nothing if a single id exists.
+// copyMin is the smallest batch for which insert tries COPY first. COPY is several times faster, but stores nothing if
+// a single id exists.
 const copyMin = 2000
 
-// create creates the plants of b whose ids are free, and returns these ids. With events, it
-// writes their events in the same transaction.
+// create creates the plants of b whose ids are free, and returns these ids. With events, it writes their events in the
+// same transaction.
 func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool) (created []int64, err error) {
 	if e.citus.Load() {
 		return e.createOnCitus(ctx, c, b, events)
@@ -179,8 +179,8 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 	return collect(ctx, single{e, c}, pgx.RowTo[int64], sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy)
 }
 
-// copy creates all plants, or none if an id exists. It reads whether they have events after
-// the COPY, which has locked the table: SetWebhooks waits for the transaction.
+// copy creates all plants, or none if an id exists. It reads whether they have events after the COPY, which has locked
+// the table: SetWebhooks waits for the transaction.
 func (b *sortedBatch) copy(ctx context.Context, e *Engine, c *pgx.Conn) error {
 	return e.inTransaction(ctx, c, func(tx pgx.Tx) error {
 		if err := b.copyPlants(ctx, tx); err != nil {
@@ -219,8 +219,8 @@ func (b *sortedBatch) copyPlants(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// readExisting reads the plants that were not created, in one transaction and by
-// ascending id, and makes sure that they are durable.
+// readExisting reads the plants that were not created, in one transaction and by ascending id, and makes sure that they
+// are durable.
 func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]store.Row, error) {
 	slices.Sort(created)
 	existing := map[int64]store.Row{}

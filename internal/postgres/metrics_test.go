@@ -14,8 +14,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestMetrics shows that a scrape of the connection pool sends no query, and that the
-// number of plants is the planner's estimate, if it has one.
+// TestMetrics shows that a scrape of the connection pool sends no query, and that the number of plants is the planner's
+// estimate, if it has one.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	if server == nil {

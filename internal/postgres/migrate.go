@@ -45,8 +45,8 @@ func (c Config) acceptVersion(version int) error {
 	return nil
 }
 
-// migrate creates the tables of a new store, and migrates an older one if c allows it.
-// Of several processes at the same time, one does it and the others wait.
+// migrate creates the tables of a new store, and migrates an older one if c allows it. Of several processes at the same
+// time, one does it and the others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
 	version, movedTo, err := e.unlocked(ctx)
 	if err == nil {
@@ -111,8 +111,8 @@ func (e *Engine) unlocked(ctx context.Context) (version int, movedTo string, err
 	return version, movedTo, moveRunning(err)
 }
 
-// schemaVersion returns the schema of the store, 0 if the database has none. It refuses
-// other tables with our names, tables of another role, and a newer schema.
+// schemaVersion returns the schema of the store, 0 if the database has none. It refuses other tables with our names,
+// tables of another role, and a newer schema.
 func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
 	// pg_tables shows the state after the lock; to_regclass may read an older cache.

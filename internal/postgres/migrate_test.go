@@ -134,8 +134,8 @@ func TestMigrateEmpty(t *testing.T) {
 	}
 }
 
-// TestMigrateTogether starts servers on a store of the schema before the newest at the
-// same time: one of them migrates it.
+// TestMigrateTogether starts servers on a store of the schema before the newest at the same time: one of them migrates
+// it.
 func TestMigrateTogether(t *testing.T) {
 	url := olderDatabase(t)
 	postgres.AddMigration(t, nextSQL)

@@ -23,8 +23,8 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// link is a proxy between an engine and its database. It can be cut, or hang: then it
-// accepts connections and forwards nothing.
+// link is a proxy between an engine and its database. It can be cut, or hang: then it accepts connections and forwards
+// nothing.
 type link struct {
 	t           *testing.T
 	dir, target string // the directories of its socket and of the database's
@@ -166,8 +166,8 @@ const (
 	reachable = `time=\S+ level=INFO msg="store reachable again" outage_us=\d+ commits_failed=\d+ plants_failed=\d+\n`
 )
 
-// TestOutage loses the database while clients use the store: the store is not ready,
-// and it logs the loss and the return once each.
+// TestOutage loses the database while clients use the store: the store is not ready, and it logs the loss and the
+// return once each.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*link){"cut": (*link).cut, "hangs": (*link).hang} {

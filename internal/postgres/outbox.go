@@ -78,13 +78,13 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 	return all, err
 }
 
-// createsSQL reads the transactions that have created plants or are about to. A statement
-// locks its table before it reads the webhooks.
+// createsSQL reads the transactions that have created plants or are about to. A statement locks its table before it
+// reads the webhooks.
 const createsSQL = `SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'`
 
-// waitForCreates waits for the transactions that may have found no webhooks, because they
-// began before the commit of a change. After createsWaitMax it logs that they still run.
+// waitForCreates waits for the transactions that may have found no webhooks, because they began before the commit of a
+// change. After createsWaitMax it logs that they still run.
 func (e *Engine) waitForCreates(ctx context.Context) error {
 	const createsWaitMax, pause = 5 * time.Second, 10 * time.Millisecond
 	var before []string // transactions of the first read that still run

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The checks in this file make sure that the names in our statements belong to our own
-// tables, and that no other role can change these or run code through them.
+// The checks in this file make sure that the names in our statements belong to our own tables, and that no other role
+// can change these or run code through them.
 
 // A function or an operator of the schema whose types match exactly takes precedence over one of pg_catalog whose types
 // do not, such as count(any). So a statement qualifies every such function, and compares an oid with an oid.
@@ -79,8 +79,8 @@ func findSchema(ctx context.Context, c *pgx.Conn, urlPath string) (schema string
 	return schema, err
 }
 
-// qualified returns the quoted name of an object in the schema of the tables. The
-// engine has a connection, so its schema is known.
+// qualified returns the quoted name of an object in the schema of the tables. The engine has a connection, so its
+// schema is known.
 func (e *Engine) qualified(name string) string {
 	e.namespaceMu.Lock()
 	defer e.namespaceMu.Unlock()
@@ -98,12 +98,12 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, relper
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal
 	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
-// checkOwners refuses tables whose owner is neither the connection's role nor the owner of
-// the database, tables that a crash empties, and triggers. It runs before the first read of the
-// tables, because a policy of their owner runs as the role that reads.
+// checkOwners refuses tables whose owner is neither the connection's role nor the owner of the database, tables that a
+// crash empties, and triggers. It runs before the first read of the tables, because a policy of their owner runs as the
+// role that reads.
 //
-// Membership in the owner's role does not count: before PostgreSQL 15, every role that
-// may log in can make another role a member of itself.
+// Membership in the owner's role does not count: before PostgreSQL 15, every role that may log in can make another role
+// a member of itself.
 //
 // A role with the right TRIGGER can create a trigger, whose function and condition run as the role of each server.
 func (e *Engine) checkOwners(ctx context.Context, q querier) error {

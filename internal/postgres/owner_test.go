@@ -31,8 +31,8 @@ func newRole(t testing.TB, at, prefix string) (name, url string) {
 	return name, strings.Replace(at, "//postgres@", "//"+name+"@", 1)
 }
 
-// foreignStore creates a store of another role in the schema in which the server expects
-// its own. A read of it runs code of that role with the rights of the reader.
+// foreignStore creates a store of another role in the schema in which the server expects its own. A read of it runs
+// code of that role with the rights of the reader.
 const foreignStore = `
 	CREATE TABLE public.ran (role text);
 	GRANT ALL ON public.ran TO PUBLIC;
@@ -51,9 +51,9 @@ const foreignStore = `
 	ALTER TABLE public.plantstore ENABLE ROW LEVEL SECURITY;
 	CREATE POLICY evil ON public.plantstore USING (public.evil())`
 
-// TestForeignTables shows that Open refuses the tables of another role before it reads
-// them, even if the connection's role is a member of that role: before PostgreSQL 15,
-// every role that may log in could make another one a member of itself.
+// TestForeignTables shows that Open refuses the tables of another role before it reads them, even if the connection's
+// role is a member of that role: before PostgreSQL 15, every role that may log in could make another one a member of
+// itself.
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -81,8 +81,8 @@ func TestForeignTables(t *testing.T) {
 	}
 }
 
-// TestForeignTrigger shows that Open refuses every trigger that another role can create with the
-// right TRIGGER: its function or its condition runs as the role that creates a plant or a token.
+// TestForeignTrigger shows that Open refuses every trigger that another role can create with the right TRIGGER: its
+// function or its condition runs as the role that creates a plant or a token.
 func TestForeignTrigger(t *testing.T) {
 	t.Parallel()
 	const (
@@ -201,8 +201,8 @@ func (r restricted) another(t testing.TB, serverFrom int) restricted {
 	return restricted{roles, serverFrom, new(atomic.Int32)}
 }
 
-// TestLeastRights runs the suite of all engines with the rights that the docs grant: as
-// the owner, and as the server role beside an owner.
+// TestLeastRights runs the suite of all engines with the rights that the docs grant: as the owner, and as the server
+// role beside an owner.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	t.Run("owner", func(t *testing.T) {
@@ -255,8 +255,8 @@ func TestServerRights(t *testing.T) {
 	}
 }
 
-// TestServerWithoutReplays shows that a server does not start if its role may not lock
-// rows: the outcome of every replay would be unknown.
+// TestServerWithoutReplays shows that a server does not start if its role may not lock rows: the outcome of every
+// replay would be unknown.
 func TestServerWithoutReplays(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)

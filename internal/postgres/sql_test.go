@@ -39,8 +39,8 @@ const (
 	statementsFile = "../../faults/dialect/statements.sql"
 )
 
-// TestSQL makes the engine send every statement that it has, and compares the
-// statements with the features that docs/explanation/sql.md lists.
+// TestSQL makes the engine send every statement that it has, and compares the statements with the features that
+// docs/explanation/sql.md lists.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
@@ -226,8 +226,8 @@ func (l lineSignal) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// statements returns the statements that were sent to stores, and the statements that
-// were sent only to the sources of moves.
+// statements returns the statements that were sent to stores, and the statements that were sent only to the sources of
+// moves.
 func (r *recorder) statements(t *testing.T) (serving, moving []string) {
 	t.Helper()
 	all, err := r.server.Statements(t.Context())
@@ -431,8 +431,8 @@ func (l *list) check(t *testing.T, sql string, parts ...[]*feature) {
 	}
 }
 
-// isPrefixOf reports whether the rest of a statement starts with the feature. A name
-// before a parenthesis may be a function's: the list has to name the function.
+// isPrefixOf reports whether the rest of a statement starts with the feature. A name before a parenthesis may be a
+// function's: the list has to name the function.
 func (f *feature) isPrefixOf(rest []string) bool {
 	n := len(f.tokens)
 	if len(rest) < n || !slices.Equal(rest[:n], f.tokens) {

@@ -238,8 +238,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestRequiredStandby shows that a server that requires a standby neither starts without
-// one, nor acknowledges plants when the database no longer waits for it.
+// TestRequiredStandby shows that a server that requires a standby neither starts without one, nor acknowledges plants
+// when the database no longer waits for it.
 func TestRequiredStandby(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
@@ -273,8 +273,8 @@ func TestRequiredStandby(t *testing.T) {
 	}
 	s.loseStandby(e, repeats)
 
-	// Every Insert checks the setting: a standby that returns is effective at once, also
-	// for an engine that does not read the settings at intervals.
+	// Every Insert checks the setting: a standby that returns is effective at once, also for an engine that does not read
+	// the settings at intervals.
 	err = insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 2}, At: time.Now()}})
 	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without a standby: %v", err)

@@ -11,9 +11,9 @@ import (
 	"plantstore/internal/trace"
 )
 
-// tracer adds spans to the span in the context of a statement: one for the statement, and
-// one for the wait for a connection. The driver calls its methods. A span names the keyword
-// of the statement, and neither its parameters nor the database's error.
+// tracer adds spans to the span in the context of a statement: one for the statement, and one for the wait for a
+// connection. The driver calls its methods. A span names the keyword of the statement, and neither its parameters nor
+// the database's error.
 type tracer struct{}
 
 // statementKey is the key of the span of a statement in its context.

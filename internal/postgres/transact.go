@@ -42,8 +42,8 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 // errProbed rolls back a probe.
 var errProbed = errors.New("probed")
 
-// Probe implements writepath.Engine. A new plant may need space where the commit of another change needs
-// none, and only a commit waits for a standby.
+// Probe implements writepath.Engine. A new plant may need space where the commit of another change needs none, and only
+// a commit waits for a standby.
 func (e *Engine) Probe(ctx context.Context) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := e.checkStandby(ctx, tx.Conn(), time.Time{}); err != nil {

@@ -49,8 +49,8 @@ var (
 		"put the password into the file that PGPASSFILE names, or into PGPASSWORD")
 )
 
-// IsURL reports whether a text begins like the URL of a PostgreSQL database.
-// A scheme is the same in upper and lower case (RFC 3986, section 3.1).
+// IsURL reports whether a text begins like the URL of a PostgreSQL database. A scheme is the same in upper and lower
+// case (RFC 3986, section 3.1).
 func IsURL(text string) bool { return isURL.MatchString(text) }
 
 // ParseURL reads the URL of a database: postgres:// or postgresql://, then as in

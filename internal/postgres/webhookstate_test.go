@@ -15,8 +15,8 @@ func during(events bool, do func()) func() (bool, error) {
 	}
 }
 
-// TestWebhookState shows that the cached plantstore.webhooks is never older than a change by this
-// engine, than another read, or than its age limit.
+// TestWebhookState shows that the cached plantstore.webhooks is never older than a change by this engine, than another
+// read, or than its age limit.
 func TestWebhookState(t *testing.T) {
 	t.Parallel()
 	type known struct{ events, ok bool }

@@ -13,7 +13,8 @@ import (
 )
 
 // Config has the properties of a server. The keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
-// AWS_SESSION_TOKEN, or from the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
+// AWS_SESSION_TOKEN, or from the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE,
+// AWS_CONFIG_FILE).
 type Config struct {
 	Endpoint     string // URL; empty: Amazon S3 in the region
 	Region       string // empty: us-east-1

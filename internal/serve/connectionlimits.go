@@ -39,9 +39,9 @@ func connectionLimits(s *config.Settings) listen.Limits {
 	}
 }
 
-// adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so
-// clients without a credential cannot end it. The limit of one address leaves connections to the
-// others; programs on this machine have no such limit.
+// adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so clients without a
+// credential cannot end it. The limit of one address leaves connections to the others; programs on this machine have no
+// such limit.
 func adminLimits() listen.Limits {
 	const perAddressMax, adminIncompleteMax = 128, 64 // connections
 	return listen.Limits{

@@ -173,8 +173,8 @@ func TestBothHeaders(t *testing.T) {
 	}
 }
 
-// FuzzClientAddress checks that nothing a client sends changes the address that the
-// proxy adds, and that any header yields a valid address.
+// FuzzClientAddress checks that nothing a client sends changes the address that the proxy adds, and that any header
+// yields a valid address.
 func FuzzClientAddress(f *testing.F) {
 	for _, seed := range []string{
 		"", ",", "203.0.113.9", "10.0.0.2, 10.0.0.3", "[2001:db8::1]:80", "unknown", `for="[2001:db8::1]:80";by=_a`,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// RFC 9112 section 6.1: a request with both headers may be an attempt at smuggling.
-// Transfer-Encoding takes precedence, and the server closes the connection.
+// RFC 9112 section 6.1: a request with both headers may be an attempt at smuggling. Transfer-Encoding takes precedence,
+// and the server closes the connection.
 func TestContentLengthWithTransferEncoding(t *testing.T) {
 	overBoth(t, testContentLengthWithTransferEncoding)
 }
@@ -99,8 +99,8 @@ func testConnectionIsReusedAfterErrors(t *testing.T, over func(*setup)) {
 	}
 }
 
-// A client that sends Connection: close and still sends its body receives
-// the error response: the server does not reset the connection.
+// A client that sends Connection: close and still sends its body receives the error response: the server does not reset
+// the connection.
 func TestRefusedWhileSending(t *testing.T) { overBoth(t, testRefusedWhileSending) }
 
 func testRefusedWhileSending(t *testing.T, over func(*setup)) {

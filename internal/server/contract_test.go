@@ -135,8 +135,8 @@ func newContract(t testing.TB, document *apidoc.Document) *contract {
 	}}
 }
 
-// check fails the test if the document does not allow the response to the request.
-// The request has the URL of the client. check is safe for concurrent use.
+// check fails the test if the document does not allow the response to the request. The request has the URL of the
+// client. check is safe for concurrent use.
 func (c *contract) check(t testing.TB, req *http.Request, reqBody []byte, res *http.Response, resBody []byte) {
 	t.Helper()
 	if err := c.fault(req, reqBody, res, resBody); err != nil {
@@ -199,15 +199,15 @@ var headerOfCode = map[plant.Code]string{
 	plant.CodeContentEncoding: "Accept-Encoding",
 }
 
-// codesOfSchema are the errors that the schema of NewPlant detects too. The validator
-// converts an id to a float, so the errors of its value are not among them.
+// codesOfSchema are the errors that the schema of NewPlant detects too. The validator converts an id to a float, so the
+// errors of its value are not among them.
 var codesOfSchema = []plant.Code{
 	plant.CodeBodyMissing, plant.CodeBodyNotObject, plant.CodeIDMissing, plant.CodeIDWrongType,
 	plant.CodeNameMissing, plant.CodeNameWrongType, plant.CodeTagWrongType,
 }
 
-// checkMembers checks that a response has no unknown member, which the schemas allow
-// for later versions. It returns the code of the error, or 0.
+// checkMembers checks that a response has no unknown member, which the schemas allow for later versions. It returns the
+// code of the error, or 0.
 func checkMembers(status int, body []byte) (plant.Code, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {

@@ -15,8 +15,8 @@ type conversation struct {
 	want []response // the server closes the connection after a response with Connection: close
 }
 
-// TestConversations sends raw bytes and compares every response. The smuggled plant must
-// never be stored, and no bytes may follow the last response.
+// TestConversations sends raw bytes and compares every response. The smuggled plant must never be stored, and no bytes
+// may follow the last response.
 func TestConversations(t *testing.T) { overBoth(t, testConversations) }
 
 func testConversations(t *testing.T, over func(*setup)) {
@@ -32,8 +32,8 @@ func testConversations(t *testing.T, over func(*setup)) {
 	h.notStored(smuggledID)
 }
 
-// check sends the bytes and compares the responses. After responses that keep the
-// connection open, one more request must receive the next response.
+// check sends the bytes and compares the responses. After responses that keep the connection open, one more request
+// must receive the next response.
 func (c *conversation) check(h *harness, t *testing.T) {
 	t.Helper()
 	conn := h.dial(t, h.public)

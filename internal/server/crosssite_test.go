@@ -28,8 +28,8 @@ func crossSite(header, value string) response {
 	return refused(40302, rule+`; got "`+value+`"`)
 }
 
-// DNS rebinding resolves the name of an attacker to this machine. The browser then
-// sends that name as Host, with the port of the listener.
+// DNS rebinding resolves the name of an attacker to this machine. The browser then sends that name as Host, with the
+// port of the listener.
 func TestAdminHost(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.adminHosts = []string{"Metrics.Example.", "10.0.0.7", "2001:db8::1"} })
@@ -126,8 +126,8 @@ func TestAdminOwnAddress(t *testing.T) {
 	}
 }
 
-// The admin listener refuses requests from pages of other sites, with any method. It
-// accepts requests from its own pages and from the address bar.
+// The admin listener refuses requests from pages of other sites, with any method. It accepts requests from its own
+// pages and from the address bar.
 func TestAdminCrossSite(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof, s.origins = true, []string{"*", "https://nursery.example"} })

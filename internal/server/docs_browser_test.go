@@ -9,8 +9,8 @@ import (
 	"plantstore/internal/server/browsertest"
 )
 
-// In Chromium, the page of the API document fits a screen of 360 px, logs no error
-// and sends no request to another host.
+// In Chromium, the page of the API document fits a screen of 360 px, logs no error and sends no request to another
+// host.
 func TestDocsPageInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)

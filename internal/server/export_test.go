@@ -60,8 +60,8 @@ func ClientAddress(trusted []netip.Prefix, r *http.Request) netip.Addr {
 	return proxies(trusted).client(r)
 }
 
-// QuotaHandler returns a function that handles a request of the token with that id within
-// the limits. It returns the headers of the response and the code of a refusal.
+// QuotaHandler returns a function that handles a request of the token with that id within the limits. It returns the
+// headers of the response and the code of a refusal.
 func QuotaHandler(l Limits) func(id int64) (http.Header, plant.Code) {
 	q := newQuotas(l)
 	done := func(*Call) error { return nil }

@@ -24,8 +24,8 @@ func (h *harness) mustDialTLS(t testing.TB, config *tls.Config) *client {
 	return c
 }
 
-// dialTLS connects and completes the handshake of the client. With TLS 1.3 the server
-// verifies the certificate of the client afterwards.
+// dialTLS connects and completes the handshake of the client. With TLS 1.3 the server verifies the certificate of the
+// client afterwards.
 func (h *harness) dialTLS(t testing.TB, config *tls.Config) (*client, error) {
 	t.Helper()
 	secure := tls.Client(dial(t, h.public).Conn, config)

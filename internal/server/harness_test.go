@@ -267,8 +267,8 @@ func (h *harness) notStored(id int64) {
 	}
 }
 
-// send sends a request to the public listener over a new connection. It compares the
-// response with the API document and returns it.
+// send sends a request to the public listener over a new connection. It compares the response with the API document and
+// returns it.
 func (h *harness) send(raw string) response { return h.sendTo(h.public, raw) }
 
 func (h *harness) sendTo(address, raw string) response {
@@ -319,8 +319,8 @@ func documentAt(t testing.TB, path string) *contract {
 // fill replaces {token} by the secret.
 func (h *harness) fill(raw string) string { return strings.ReplaceAll(raw, "{token}", h.token) }
 
-// validate compares a response with the API document, which describes all responses
-// of the operation and the errors of other paths.
+// validate compares a response with the API document, which describes all responses of the operation and the errors of
+// other paths.
 func (h *harness) validate(raw string, a response) {
 	h.t.Helper()
 	if a.Header["X-Request-Id"] == nil { // of net/http

@@ -152,8 +152,8 @@ func testTarget(t *testing.T, over func(*setup)) {
 	})
 }
 
-// Every path but the health check has the path of the base URL as its prefix. A load
-// balancer does not have to be configured with it.
+// Every path but the health check has the path of the base URL as its prefix. A load balancer does not have to be
+// configured with it.
 func TestPrefix(t *testing.T) { overBoth(t, testPrefix) }
 
 func testPrefix(t *testing.T, over func(*setup)) {

@@ -8,8 +8,8 @@ import (
 	"plantstore/internal/server"
 )
 
-// Every response of the handlers has the headers for browsers, and no cache stores it
-// except the files of the API document, which are public.
+// Every response of the handlers has the headers for browsers, and no cache stores it except the files of the API
+// document, which are public.
 func TestHeadersForBrowsers(t *testing.T) { overBoth(t, testHeadersForBrowsers) }
 
 func testHeadersForBrowsers(t *testing.T, over func(*setup)) {

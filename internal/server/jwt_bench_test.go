@@ -22,8 +22,8 @@ func (instantEngine) Insert(_ context.Context, batch []store.Create) ([]store.Ou
 	return make([]store.Outcome, len(batch)), nil
 }
 
-// BenchmarkCreate measures a create without its commit: with an opaque token, with a JWT that the
-// server has verified before, and with JWTs that it has not.
+// BenchmarkCreate measures a create without its commit: with an opaque token, with a JWT that the server has verified
+// before, and with JWTs that it has not.
 func BenchmarkCreate(b *testing.B) {
 	issuer, verify := startIssuer(b)
 	h := start(b, func(s *setup) {

@@ -36,8 +36,8 @@ func guess(client string) string {
 	return post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+auth.Mint(), "+X-Forwarded-For: "+client)
 }
 
-// sameLimited checks that a response is the refusal of an address with too many failed
-// credentials, with a wait of at most so many seconds.
+// sameLimited checks that a response is the refusal of an address with too many failed credentials, with a wait of at
+// most so many seconds.
 func sameLimited(t *testing.T, got response, secondsMax int) {
 	t.Helper()
 	retryAfter := got.Header.Get("Retry-After")
@@ -47,8 +47,8 @@ func sameLimited(t *testing.T, got response, secondsMax int) {
 	same(t, got, refused(42902, textFailures, "Retry-After", retryAfter))
 }
 
-// An address with too many failed credentials receives 429 for further ones. A valid
-// credential works, and other addresses are not limited.
+// An address with too many failed credentials receives 429 for further ones. A valid credential works, and other
+// addresses are not limited.
 func TestFailedCredentials(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) {
@@ -185,8 +185,8 @@ func TestNewTokenOfLimitedAddress(t *testing.T) {
 	}
 }
 
-// The first requests with a new token don't count as failures, even if the server receives more
-// of them at once than it allows failures, before it has read the token.
+// The first requests with a new token don't count as failures, even if the server receives more of them at once than it
+// allows failures, before it has read the token.
 func TestNewTokenOfManyClients(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })

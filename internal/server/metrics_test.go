@@ -150,8 +150,8 @@ func TestStoreGauges(t *testing.T) {
 	h.until(t, func() bool { return strings.Contains(h.page(t, "/metrics"), "\nplantstore_plants NaN\n") })
 }
 
-// The server authenticates a scrape even while the engine is unreachable. Other requests
-// receive 503, because a token may have been revoked.
+// The server authenticates a scrape even while the engine is unreachable. Other requests receive 503, because a token
+// may have been revoked.
 func TestMetricsWhileTheStoreIsUnreachable(t *testing.T) {
 	t.Parallel()
 	h, f := startFaulty(t, func(s *setup) { s.pprof = true })

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A client that was generated from the specification works with this server: oasdiff
-// finds no breaking change from the specification to the API document.
+// A client that was generated from the specification works with this server: oasdiff finds no breaking change from the
+// specification to the API document.
 func TestNoBreakingChange(t *testing.T) {
 	t.Parallel()
 	document := string(newDocument(t, "https://plants.example").JSON)

@@ -202,8 +202,8 @@ func TestDocumentHasTheCatalogue(t *testing.T) {
 	}
 }
 
-// checkErrorExamples checks that a response has an example for each of its codes, with
-// the name, the meaning and a message.
+// checkErrorExamples checks that a response has an example for each of its codes, with the name, the meaning and a
+// message.
 func checkErrorExamples(t *testing.T, status string, entries []plant.Entry, examples map[string]any) {
 	t.Helper()
 	for _, e := range entries {

@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Rules 1 and 2 of the specification: the response to a valid NewPlant is 200 with the
-// Plant, which has no id. The store has the plant as it was sent.
+// Rules 1 and 2 of the specification: the response to a valid NewPlant is 200 with the Plant, which has no id. The
+// store has the plant as it was sent.
 func TestValidBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -66,8 +66,8 @@ func TestTimedProfiles(t *testing.T) {
 	}
 }
 
-// checkDisconnect checks that a profile ends when its client disconnects, and
-// that the server refuses a second profile of the kind until then.
+// checkDisconnect checks that a profile ends when its client disconnects, and that the server refuses a second profile
+// of the kind until then.
 func checkDisconnect(t *testing.T, h *harness, path string) {
 	t.Helper()
 	busy := refused(

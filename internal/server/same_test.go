@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// A create with the id of a stored plant changes nothing. Its response is a replay for
-// the same content and an error for different content.
+// A create with the id of a stored plant changes nothing. Its response is a replay for the same content and an error
+// for different content.
 func TestSameID(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -94,8 +94,8 @@ func TestSameIDAfterRestart(t *testing.T) {
 
 const clientsMax = 50
 
-// sendConcurrently sends requests over connections that are open before the first
-// request, and returns the responses in their order.
+// sendConcurrently sends requests over connections that are open before the first request, and returns the responses in
+// their order.
 func sendConcurrently(h *harness, body func(i int) string) []response {
 	responses := make([]response, clientsMax)
 	var senders sync.WaitGroup

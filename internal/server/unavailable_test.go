@@ -246,8 +246,8 @@ func TestStoreShutsDown(t *testing.T) {
 	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), jsonResponse(200, `{"status":"alive"}`+"\n"))
 }
 
-// The store does not use a keyring that it could not check for almost a second,
-// because a token may have been revoked since then.
+// The store does not use a keyring that it could not check for almost a second, because a token may have been revoked
+// since then.
 func TestUncheckedKeyring(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

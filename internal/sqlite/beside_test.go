@@ -19,8 +19,8 @@ import (
 	"plantstore/internal/sqlite/sqlitetest"
 )
 
-// TestForeignLink shows that a symbolic link of another user to a store is refused: in a sticky
-// directory, that user would choose the file of the store.
+// TestForeignLink shows that a symbolic link of another user to a store is refused: in a sticky directory, that user
+// would choose the file of the store.
 func TestForeignLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,8 +45,8 @@ func TestForeignLink(t *testing.T) {
 	}
 }
 
-// TestPlantedFiles shows that every operation refuses a symbolic link or a FIFO in place of a
-// file of the store, names it and leaves it unchanged.
+// TestPlantedFiles shows that every operation refuses a symbolic link or a FIFO in place of a file of the store, names
+// it and leaves it unchanged.
 func TestPlantedFiles(t *testing.T) {
 	t.Parallel()
 	plants := map[string]func(t *testing.T, path, target string){
@@ -190,8 +190,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestPlantedBesideTemporary shows that a backup opens no file beside its temporary file, whose
-// name other users can read: it ignores their links and their WAL of another store.
+// TestPlantedBesideTemporary shows that a backup opens no file beside its temporary file, whose name other users can
+// read: it ignores their links and their WAL of another store.
 func TestPlantedBesideTemporary(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other.db")

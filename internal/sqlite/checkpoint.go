@@ -14,8 +14,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// A checkpoint copies the WAL into the file, so that the WAL can restart. No checkpoint runs
-// inside a commit, because its random writes would delay the whole batch:
+// A checkpoint copies the WAL into the file, so that the WAL can restart. No checkpoint runs inside a commit, because
+// its random writes would delay the whole batch:
 //
 //   - When the WAL has startFrames, the server's second connection copies it in the
 //     background while commits continue, and then the frames of these commits, until few
@@ -28,8 +28,8 @@ import (
 //     the rest. But if a reader, such as a backup, made the WAL grow, it may grow to three
 //     times that size, until the reader ends and the background can copy it.
 //
-// No client waits for a command, so it has no background: it copies between its batches when
-// the WAL reaches half of its limit.
+// No client waits for a command, so it has no background: it copies between its batches when the WAL reaches half of
+// its limit.
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
@@ -115,11 +115,11 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 	return frames, copied, err
 }
 
-// copyWAL copies the WAL, and then the frames that were added during the copy, until few are
-// left for the committer. It reports whether a reader blocked it.
+// copyWAL copies the WAL, and then the frames that were added during the copy, until few are left for the committer. It
+// reports whether a reader blocked it.
 //
-// During a commit the writer is a reader too, so its last frames cannot be copied for a moment.
-// Only a reader that pins frames of the previous attempt counts.
+// During a commit the writer is a reader too, so its last frames cannot be copied for a moment. Only a reader that pins
+// frames of the previous attempt counts.
 func (c *checkpointer) copyWAL() (blocked bool, err error) {
 	const fewFrames, attemptsMax, commitEnd = 256, 5, 10 * time.Millisecond
 	before, seen := 0, 0 // frames copied, and frames in the WAL, at the previous attempt
@@ -200,8 +200,8 @@ func (e *Engine) chooseStartFrames() {
 	}
 }
 
-// blockedByReader records that a reader of another process blocks the checkpoint. The next
-// checkpoint starts when the WAL has grown by a step.
+// blockedByReader records that a reader of another process blocks the checkpoint. The next checkpoint starts when the
+// WAL has grown by a step.
 func (e *Engine) blockedByReader() {
 	c := &e.checkpoints
 	c.blockedFrames, c.startFrames = c.frames, c.frames+startFramesSmall
@@ -231,8 +231,8 @@ func (e *Engine) finishCheckpoint() error {
 	return nil
 }
 
-// framesOf estimates how many frames a batch adds to the WAL, at most: a page and a split page
-// for each plant, and the pages of long texts, twice for the journal.
+// framesOf estimates how many frames a batch adds to the WAL, at most: a page and a split page for each plant, and the
+// pages of long texts, twice for the journal.
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {

@@ -1,9 +1,9 @@
-// Package sqlite is the engine of a store in one SQLite file. One connection of the server
-// writes the file, in WAL mode with synchronous=FULL, so that a completed commit is on stable
-// storage (https://sqlite.org/pragma.html#pragma_synchronous).
+// Package sqlite is the engine of a store in one SQLite file. One connection of the server writes the file, in WAL mode
+// with synchronous=FULL, so that a completed commit is on stable storage
+// (https://sqlite.org/pragma.html#pragma_synchronous).
 //
-// Commands may use the file while the server runs; dbfile/locks.go describes the write ticket.
-// The engine runs the checkpoints itself, see checkpoint.go.
+// Commands may use the file while the server runs; dbfile/locks.go describes the write ticket. The engine runs the
+// checkpoints itself, see checkpoint.go.
 package sqlite
 
 import (
@@ -75,9 +75,9 @@ type Engine struct {
 	checkpoints checkpointer
 }
 
-// Open opens the store in a file, or creates it unless c.MustExist is set. When it returns,
-// the content of the file is on stable storage, unless c.ReadOnly is set. The caller closes
-// the engine. The error wraps store.ErrBroken if the disk failed or the store is damaged.
+// Open opens the store in a file, or creates it unless c.MustExist is set. When it returns, the content of the file is
+// on stable storage, unless c.ReadOnly is set. The caller closes the engine. The error wraps store.ErrBroken if the
+// disk failed or the store is damaged.
 //
 // Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
@@ -141,8 +141,8 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, e.startCheckpoints()
 }
 
-// prepareFile checks the directory and the files beside the store, and creates the file
-// unless c.MustExist is set. Only its owner may read it, because it contains every plant.
+// prepareFile checks the directory and the files beside the store, and creates the file unless c.MustExist is set. Only
+// its owner may read it, because it contains every plant.
 func prepareFile(ctx context.Context, c *Config) (err error) {
 	if c.Path, err = dbfile.Locate(c.Path); err != nil {
 		return err
@@ -162,8 +162,8 @@ func prepareFile(ctx context.Context, c *Config) (err error) {
 	return createFile(ctx, c.Path)
 }
 
-// createFile creates an empty file, unless it exists. It locks the write ticket, because a
-// restore in progress removes the WAL at this path, which the new file has before its first write.
+// createFile creates an empty file, unless it exists. It locks the write ticket, because a restore in progress removes
+// the WAL at this path, which the new file has before its first write.
 func createFile(ctx context.Context, path string) error {
 	if err := safefile.CheckRegular(path); err != nil { // before a lock file is created beside it
 		return fmt.Errorf("create the store: %w", err)
@@ -318,16 +318,16 @@ func (e *Engine) makeDurable() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 	}
-	// The checkpoint synced the file only if the WAL had frames. A file that was just copied
-	// here may still be in the page cache only.
+	// The checkpoint synced the file only if the WAL had frames. A file that was just copied here may still be in the page
+	// cache only.
 	if err := e.writer.SyncFile(); err != nil {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return safefile.SyncDir(filepath.Dir(e.path))
 }
 
-// openMark opens the mark and writes the current commit. A command locks the write ticket for
-// this, so that it does not write the commit of a file that a restore has just replaced.
+// openMark opens the mark and writes the current commit. A command locks the write ticket for this, so that it does not
+// write the commit of a file that a restore has just replaced.
 func (e *Engine) openMark(ctx context.Context) error {
 	s, err := dbfile.ReadState(e.writer)
 	if err != nil {
@@ -354,8 +354,8 @@ func (e *Engine) openMark(ctx context.Context) error {
 	return e.mark.Sync()
 }
 
-// Close copies the WAL into the file and closes it. If the engine is broken, Close leaves the
-// files as they are, and the next process recovers them.
+// Close copies the WAL into the file and closes it. If the engine is broken, Close leaves the files as they are, and
+// the next process recovers them.
 func (e *Engine) Close() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()

@@ -32,8 +32,8 @@ func classify(err error) error {
 	}
 }
 
-// diskFault wraps the error of a full disk in store.ErrFull, and the error of a failed disk or a
-// damaged file in store.ErrBroken.
+// diskFault wraps the error of a full disk in store.ErrFull, and the error of a failed disk or a damaged file in
+// store.ErrBroken.
 func diskFault(err error) error {
 	var fault *sqlite3.Error
 	isFault := errors.As(err, &fault)

@@ -186,8 +186,8 @@ func TestCheckpointOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestDamage removes the tables of an open engine: every call returns ErrBroken, and a failed
-// write leaves no transaction open.
+// TestDamage removes the tables of an open engine: every call returns ErrBroken, and a failed write leaves no
+// transaction open.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -304,8 +304,8 @@ func TestCloseAfterBackgroundFailed(t *testing.T) {
 	}
 }
 
-// TestCommitAfterReaderEnded shows that no batch waits for the checkpoint of a WAL that
-// exceeded its limit because of a reader.
+// TestCommitAfterReaderEnded shows that no batch waits for the checkpoint of a WAL that exceeded its limit because of a
+// reader.
 func TestCommitAfterReaderEnded(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -343,8 +343,8 @@ func TestCommitAfterReaderEnded(t *testing.T) {
 	}
 }
 
-// TestOwnCommitIsNoReader starts a checkpoint while a read transaction like the writer's own
-// pins the WAL: a short one does not count as a reader, a long one does.
+// TestOwnCommitIsNoReader starts a checkpoint while a read transaction like the writer's own pins the WAL: a short one
+// does not count as a reader, a long one does.
 func TestOwnCommitIsNoReader(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"short": true, "long": false} {

@@ -51,8 +51,8 @@ func fill(t *testing.T, e *Engine) (free func()) {
 	return func() { replace(e.path + "-wal") }
 }
 
-// TestFullCommit fills the disk before COMMITs: they have no effect, and the engine works again
-// when the disk has space.
+// TestFullCommit fills the disk before COMMITs: they have no effect, and the engine works again when the disk has
+// space.
 func TestFullCommit(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)

@@ -21,10 +21,10 @@ import (
 // fuzzedStore is the part of a store that FuzzStoreFiles changes.
 var fuzzedStore = []string{"", "-wal", "-mark"}
 
-// FuzzStoreFiles changes bytes of a database, its WAL and its commit mark, and then opens the
-// files as each command does. For any content, the engine returns an error or works: it neither
-// panics nor hangs, and a plant that it acknowledges is stored. Every six bytes of edits are a
-// change: the file, the place (3 bytes), the operation, the value.
+// FuzzStoreFiles changes bytes of a database, its WAL and its commit mark, and then opens the files as each command
+// does. For any content, the engine returns an error or works: it neither panics nor hangs, and a plant that it
+// acknowledges is stored. Every six bytes of edits are a change: the file, the place (3 bytes), the operation, the
+// value.
 func FuzzStoreFiles(f *testing.F) {
 	original := fuzzedFiles(f)
 	f.Add([]byte{})
@@ -118,8 +118,8 @@ func edited(f sqlitetest.Files, edits []byte) sqlitetest.Files {
 	return changed
 }
 
-// serveOnce opens a store as a server does, reads it, stores a plant and reads it again. A plant
-// that is acknowledged and not stored fails the test.
+// serveOnce opens a store as a server does, reads it, stores a plant and reads it again. A plant that is acknowledged
+// and not stored fails the test.
 func serveOnce(ctx context.Context, t *testing.T, path string) error {
 	t.Helper()
 	e, err := sqlite.Open(ctx, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})

@@ -75,8 +75,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		e.SignalEvents()
 	}
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
-		// SQLite synced nothing, because the transaction wrote nothing, but the replayed
-		// plants must be durable before they are acknowledged.
+		// SQLite synced nothing, because the transaction wrote nothing, but the replayed plants must be durable before they
+		// are acknowledged.
 		err = traced(ctx, "sync WAL", e.syncWAL)
 	}
 	if err != nil {

@@ -266,8 +266,8 @@ func segmentsOf(t testing.TB, path string, m *backupfile.Manifest) (contents [][
 	return merged
 }
 
-// contentOf returns all rows of a store but those of the journal, and the highest id of a webhook,
-// because webhooks stay in their table.
+// contentOf returns all rows of a store but those of the journal, and the highest id of a webhook, because webhooks
+// stay in their table.
 func contentOf(t testing.TB, path string) (rows []string) {
 	t.Helper()
 	c, err := sqlite3.Open(path)

@@ -147,8 +147,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestFiles shows that only the owner can read the files of a store, and that Close removes the
-// WAL and the shared memory.
+// TestFiles shows that only the owner can read the files of a store, and that Close removes the WAL and the shared
+// memory.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -170,8 +170,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestWriteTicket shows that a command writes in time while a server commits without a pause,
-// and that a command that writes without a pause leaves the server half of the commits.
+// TestWriteTicket shows that a command writes in time while a server commits without a pause, and that a command that
+// writes without a pause leaves the server half of the commits.
 func TestWriteTicket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -213,8 +213,8 @@ func TestWriteTicket(t *testing.T) {
 	}
 }
 
-// TestServerWaitsForCheck shows that a server starts although the check of another process
-// for a server lasts longer than the wait for one.
+// TestServerWaitsForCheck shows that a server starts although the check of another process for a server lasts longer
+// than the wait for one.
 func TestServerWaitsForCheck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -339,8 +339,8 @@ func TestWALLimitOfChanges(t *testing.T) {
 	}
 }
 
-// TestBlockingReader shows that the engine warns once of another process with an open read
-// transaction, and that commits do not wait for it.
+// TestBlockingReader shows that the engine warns once of another process with an open read transaction, and that
+// commits do not wait for it.
 func TestBlockingReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -369,8 +369,8 @@ func TestBlockingReader(t *testing.T) {
 	}
 }
 
-// TestOpenBesideReader starts a server while another program has a read transaction open, as a
-// program for continuous replication does.
+// TestOpenBesideReader starts a server while another program has a read transaction open, as a program for continuous
+// replication does.
 func TestOpenBesideReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")

@@ -179,8 +179,8 @@ func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals
 	return totals, err
 }
 
-// readApart is read on a new connection, for a read that may take long: the server polls its
-// state on the reading connection.
+// readApart is read on a new connection, for a read that may take long: the server polls its state on the reading
+// connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	return dbfile.Read(ctx, e.path, func(c *sqlite3.Conn) error { return classify(fn(c)) })
 }

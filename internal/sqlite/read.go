@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// read runs fn on the reading connection until ctx ends. No transaction stays open between
-// calls, so reads do not block checkpoints.
+// read runs fn on the reading connection until ctx ends. No transaction stays open between calls, so reads do not block
+// checkpoints.
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()

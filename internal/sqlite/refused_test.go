@@ -36,8 +36,8 @@ func TestIgnoredInsert(t *testing.T) {
 	}
 }
 
-// TestCheckpointWait shows that a batch that waits for a checkpoint in the background ends with
-// its context, does not block changes of tokens, and continues after the checkpoint.
+// TestCheckpointWait shows that a batch that waits for a checkpoint in the background ends with its context, does not
+// block changes of tokens, and continues after the checkpoint.
 func TestCheckpointWait(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)

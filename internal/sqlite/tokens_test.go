@@ -15,8 +15,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestTokenDigests shows that the stored sum of digests follows every change of tokens, and that no
-// such change hides one by another program.
+// TestTokenDigests shows that the stored sum of digests follows every change of tokens, and that no such change hides
+// one by another program.
 func TestTokenDigests(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")

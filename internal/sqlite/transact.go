@@ -54,9 +54,9 @@ func (e *Engine) run(ctx context.Context, change func() error) error {
 	return e.recordBroken(e.transact(ctx, change))
 }
 
-// recordBroken makes the engine refuse all later writes after an error that wraps
-// store.ErrBroken: after a failed fsync, the next one can succeed although data is lost. The
-// later writes did not start, so their error does not wrap store.ErrOutcomeUnknown.
+// recordBroken makes the engine refuse all later writes after an error that wraps store.ErrBroken: after a failed
+// fsync, the next one can succeed although data is lost. The later writes did not start, so their error does not wrap
+// store.ErrOutcomeUnknown.
 func (e *Engine) recordBroken(err error) error {
 	if errors.Is(err, store.ErrBroken) && e.broken == nil {
 		e.broken = fmt.Errorf("%w: the log has an earlier error", store.ErrBroken)
@@ -199,10 +199,10 @@ func (e *Engine) rollback() error {
 	return nil
 }
 
-// openWAL opens the WAL for syncWAL in advance, so that a replay needs no free descriptor. The
-// descriptor stays valid: SQLite truncates or overwrites the WAL in place, and removes it only
-// when the last connection closes (https://sqlite.org/walformat.html, "Lifecycles"). SQLite
-// locks other files, so closing the descriptor releases no lock of SQLite.
+// openWAL opens the WAL for syncWAL in advance, so that a replay needs no free descriptor. The descriptor stays valid:
+// SQLite truncates or overwrites the WAL in place, and removes it only when the last connection closes
+// (https://sqlite.org/walformat.html, "Lifecycles"). SQLite locks other files, so closing the descriptor releases no
+// lock of SQLite.
 func (e *Engine) openWAL() (err error) {
 	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
 		return fmt.Errorf("open the WAL: %w", err)

@@ -22,8 +22,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum returns the CRC-32C of b.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so
-// the sum of 2^31 digests fits an int64.
+// Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so the sum of 2^31 digests fits an
+// int64.
 func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
 	tag, tagged := n.Tag.Get()
 	return digest(d, n.ID, at.UnixMicro(), by, n.Name, tag, tagged)

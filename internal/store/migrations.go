@@ -8,8 +8,8 @@ type Migration struct {
 	SQL  string
 }
 
-// Migrations returns the files migrations/*.sql of an engine, in the order of the numbers that they
-// begin with. The number of files is the newest schema.
+// Migrations returns the files migrations/*.sql of an engine, in the order of the numbers that they begin with. The
+// number of files is the newest schema.
 func Migrations(files fs.FS) (all []Migration) {
 	names, err := fs.Glob(files, "migrations/*.sql") // sorts by name
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Webhook is an address that receives an event for each created plant. An engine writes
-// events in the transactions that create the plants, while the store has an active webhook.
+// Webhook is an address that receives an event for each created plant. An engine writes events in the transactions that
+// create the plants, while the store has an active webhook.
 type Webhook struct {
 	ID     int64 // never used for another address
 	URL    string
@@ -23,8 +23,8 @@ type Webhook struct {
 // Address returns the URL for logs and lists, without the parts that may have a secret.
 func (w Webhook) Address() string { return WebhookAddress(w.URL) }
 
-// WebhookAddress returns the URL of a webhook without user, query and fragment. A text that
-// is no URL may be a secret as a whole.
+// WebhookAddress returns the URL of a webhook without user, query and fragment. A text that is no URL may be a secret
+// as a whole.
 func WebhookAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
@@ -53,8 +53,8 @@ type Claim struct {
 	Lease time.Duration // for which no other call returns the deliveries; whole microseconds
 }
 
-// DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that
-// identify the delivery, releases the claim: the delivery is due again at once.
+// DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that identify the delivery,
+// releases the claim: the delivery is due again at once.
 type DeliveryResult struct {
 	Webhook  int64     // as in Delivery
 	Plant    int64     // id of the plant
@@ -267,8 +267,8 @@ func (c *claimer) claim(webhook int64, most int) (claimed int, err error) {
 	return len(found), err
 }
 
-// Times returns the columns of an unsuccessful delivery at a time: the next attempt, and
-// the time of the dead letter. One of them is the zero value.
+// Times returns the columns of an unsuccessful delivery at a time: the next attempt, and the time of the dead letter.
+// One of them is the zero value.
 func (s DeliveryResult) Times(now time.Time) (dueAt, deadAt time.Time) {
 	if s.Dead {
 		return time.Time{}, now

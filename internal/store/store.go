@@ -23,8 +23,8 @@ type Create struct {
 	At    time.Time // time of creation; kept to the microsecond
 }
 
-// OrderByID appends to order the indexes of the batch by ascending id of the plants.
-// Equal ids stay in the order of the batch.
+// OrderByID appends to order the indexes of the batch by ascending id of the plants. Equal ids stay in the order of the
+// batch.
 func OrderByID(order []int32, batch []Create) []int32 {
 	for i := range batch {
 		order = append(order, int32(i))

@@ -42,8 +42,8 @@ func CheckURL(text string, allowPrivate bool) error {
 	return nil
 }
 
-// newDialer returns the dialer of deliveries. It checks the address of each connection
-// after the name is resolved, so a name cannot lead to another address later.
+// newDialer returns the dialer of deliveries. It checks the address of each connection after the name is resolved, so a
+// name cannot lead to another address later.
 func newDialer(allowPrivate bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	const dialTimeMax = 10 * time.Second
 	d := net.Dialer{Timeout: dialTimeMax}
@@ -67,16 +67,16 @@ func checkPublic(ip netip.Addr) error {
 	return fmt.Errorf("the address is not public: %s; set webhook-allow-private for a receiver in your own network", ip)
 }
 
-// special4 are the IPv4 networks of the registry of RFC 6890 that are not globally
-// reachable, and multicast (https://www.iana.org/assignments/iana-ipv4-special-registry).
+// special4 are the IPv4 networks of the registry of RFC 6890 that are not globally reachable, and multicast
+// (https://www.iana.org/assignments/iana-ipv4-special-registry).
 var special4 = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 	"224.0.0.0/4", "240.0.0.0/4",
 )
 
-// special6 are the networks in 2000::/3 that are not globally reachable, or that reach an
-// IPv4 address (https://www.iana.org/assignments/iana-ipv6-special-registry).
+// special6 are the networks in 2000::/3 that are not globally reachable, or that reach an IPv4 address
+// (https://www.iana.org/assignments/iana-ipv6-special-registry).
 var special6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 var (

@@ -67,8 +67,8 @@ type failure struct {
 	gone       bool          // the receiver answered 410
 }
 
-// attempt waits for a free slot and sends the request. The deadline is the end of the claim:
-// a later request could run at the same time as another server's.
+// attempt waits for a free slot and sends the request. The deadline is the end of the claim: a later request could run
+// at the same time as another server's.
 func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) result {
 	result := result{receiver: r, delivery: d, outcome: unsent}
 	select {

@@ -73,9 +73,9 @@ func sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	return strings.Join(signatures, " ")
 }
 
-// eventID returns the header webhook-id: the same text for each delivery of an event, to
-// every webhook and from every store with the plant. It depends on the id and the creation
-// time of the plant, so a plant that is created again after a restore gets a new one.
+// eventID returns the header webhook-id: the same text for each delivery of an event, to every webhook and from every
+// store with the plant. It depends on the id and the creation time of the plant, so a plant that is created again after
+// a restore gets a new one.
 func eventID(n plant.NewPlant, createdAt time.Time) string {
 	text := fmt.Sprintf("plantstore event %d %d", n.ID, createdAt.UnixMicro())
 	sum := sha256.Sum256(n.AppendJSON([]byte(text)))

@@ -2,8 +2,8 @@ package webhook
 
 import "time"
 
-// Status describes the deliveries of a Sender to a webhook, in the form of the admin API. Other
-// servers of the store have their own. Times are in UTC.
+// Status describes the deliveries of a Sender to a webhook, in the form of the admin API. Other servers of the store
+// have their own. Times are in UTC.
 type Status struct {
 	Address     string    `json:"-"`                     // as Webhook.Address
 	DeliveredAt time.Time `json:"delivered_at,omitzero"` // the last delivery

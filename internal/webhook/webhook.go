@@ -1,6 +1,6 @@
-// Package webhook delivers an event for each created plant to configured addresses, at
-// least once. The engine writes the events into an outbox, in the transactions that create
-// the plants. A Sender claims deliveries in the outbox, sends them, and stores the results.
+// Package webhook delivers an event for each created plant to configured addresses, at least once. The engine writes
+// the events into an outbox, in the transactions that create the plants. A Sender claims deliveries in the outbox,
+// sends them, and stores the results.
 //
 // A delivery is a POST of the plant, signed as Standard Webhooks defines
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
@@ -61,12 +61,12 @@ type Sender struct {
 	results chan result        // from the attempts; buffers all of them
 }
 
-// claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook
-// at the same time: the next ones wait in memory while results are stored.
+// claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook at the same time: the next
+// ones wait in memory while results are stored.
 const claimsEach = 4
 
-// New makes the URLs the webhooks of the store: plants that are created after it returns get
-// events. Start delivers them. The caller closes the Sender.
+// New makes the URLs the webhooks of the store: plants that are created after it returns get events. Start delivers
+// them. The caller closes the Sender.
 func New(ctx context.Context, c Config) (*Sender, error) {
 	if c.Outbox == nil || len(c.URLs) == 0 || len(c.URLs) > URLsMax || len(c.Secrets) == 0 {
 		return nil, errors.New("webhook.Config lacks an Outbox, a secret or a URL, or has too many URLs")
@@ -93,8 +93,8 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Off deactivates all webhooks of a store, so that its plants get no events, and returns the
-// number of webhooks that were active. It writes nothing if there are none.
+// Off deactivates all webhooks of a store, so that its plants get no events, and returns the number of webhooks that
+// were active. It writes nothing if there are none.
 func Off(ctx context.Context, o Outbox, by audit.Origin) (removed int, err error) {
 	before, err := o.Webhooks(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Sender) Retire() {
 	time.AfterFunc(closeTimeMax, s.cancel)
 }
 
-// Close claims no more deliveries, waits a short time for the running attempts, and stores
-// their results. The claims of attempts that have not ended by then expire.
+// Close claims no more deliveries, waits a short time for the running attempts, and stores their results. The claims of
+// attempts that have not ended by then expire.
 func (s *Sender) Close() {
 	s.Retire()
 	s.running.Wait()
@@ -154,8 +154,8 @@ const (
 	warnEvery = time.Minute
 )
 
-// room returns the number of deliveries to claim now. After a pause it is a single one,
-// which shows whether the receiver is back.
+// room returns the number of deliveries to claim now. After a pause it is a single one, which shows whether the
+// receiver is back.
 func (r *receiver) room(now time.Time, most int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,8 +179,8 @@ func (r *receiver) succeeded(now time.Time) {
 	r.status.DeliveredAt, r.status.Failures, r.status.PausedUntil = now, 0, time.Time{}
 }
 
-// failed records an attempt that failed. A receiver that answers no attempt gets fewer of
-// them: each would wait for the timeout.
+// failed records an attempt that failed. A receiver that answers no attempt gets fewer of them: each would wait for the
+// timeout.
 func (r *receiver) failed(now time.Time, f failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// BenchmarkCreate measures the cost of a plant between its request and the engine, with an
-// engine that stores nothing and several concurrent requests.
+// BenchmarkCreate measures the cost of a plant between its request and the engine, with an engine that stores nothing
+// and several concurrent requests.
 func BenchmarkCreate(b *testing.B) {
 	for _, requests := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("requests=", requests), func(b *testing.B) {

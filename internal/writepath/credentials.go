@@ -169,8 +169,8 @@ func (c *credentials) authenticateKnown(ctx context.Context, credential string, 
 
 // refresh polls if the last poll is too old at that time.
 func (c *credentials) refresh(ctx context.Context, now time.Time) error {
-	// After the clock was set back, the last poll is in the future, and its age is
-	// unknown. The monotonic clock is no alternative: it stops while the machine sleeps.
+	// After the clock was set back, the last poll is in the future, and its age is unknown. The monotonic clock is no
+	// alternative: it stops while the machine sleeps.
 	if age := c.age(now); age < 0 || age > staleAfter {
 		if err := c.poll(ctx, now); err != nil {
 			return c.unreadable(err)

@@ -43,8 +43,8 @@ func TestTokenChange(t *testing.T) {
 	})
 }
 
-// TestStaleTokens has the engine fail until the last poll is too old: a request then
-// polls itself, and is refused if that fails.
+// TestStaleTokens has the engine fail until the last poll is too old: a request then polls itself, and is refused if
+// that fails.
 func TestStaleTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -101,8 +101,8 @@ func (*hungSubjects) PutSubject(ctx context.Context, t auth.Token, _ int) (auth.
 	}
 }
 
-// TestHungSubject shows that the registration of a subject has a deadline, which a disconnect of the
-// client does not change.
+// TestHungSubject shows that the registration of a subject has a deadline, which a disconnect of the client does not
+// change.
 func TestHungSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate})

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// Create returns when the plant is on stable storage. A second create with the same
-// content is a replay, and one with other content is a conflict.
+// Create returns when the plant is on stable storage. A second create with the same content is a replay, and one with
+// other content is a conflict.
 func Example() {
 	dir, err := os.MkdirTemp("", "plantstore-*")
 	if err != nil {

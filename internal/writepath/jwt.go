@@ -11,9 +11,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// VerifyJWT returns the claims of a JWT that is valid at that time. The error is an *auth.Invalid if
-// the JWT is invalid; any other error means that it cannot be verified now. VerifyJWT checks no
-// revocation. With wait, it waits for new keys of the issuer if the JWT names an unknown key.
+// VerifyJWT returns the claims of a JWT that is valid at that time. The error is an *auth.Invalid if the JWT is
+// invalid; any other error means that it cannot be verified now. VerifyJWT checks no revocation. With wait, it waits
+// for new keys of the issuer if the JWT names an unknown key.
 type VerifyJWT func(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error)
 
 // Limits of the rows that are not tokens of the operator. An issuer can have any number of subjects.
@@ -51,8 +51,8 @@ func (c *credentials) authenticateClaims(
 	return c.register(ctx, claims, now)
 }
 
-// register stores the subject of a JWT at its first use. One request at a time does so, and a
-// disconnect of its client does not cancel it.
+// register stores the subject of a JWT at its first use. One request at a time does so, and a disconnect of its client
+// does not cancel it.
 func (c *credentials) register(ctx context.Context, claims *auth.Claims, now time.Time) (auth.Principal, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
 	defer cancel()

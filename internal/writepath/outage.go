@@ -14,8 +14,8 @@ import (
 // unreachableAfter is the age of the last successful poll at which the engine counts as unreachable.
 const unreachableAfter = 1500 * time.Millisecond
 
-// unwritableAfter is the time without a successful commit after a failed one, after which the
-// store counts as one that accepts no plants.
+// unwritableAfter is the time without a successful commit after a failed one, after which the store counts as one that
+// accepts no plants.
 const unwritableAfter = 2 * time.Second
 
 var errNoAnswer = errors.New("no answer in time")
@@ -114,8 +114,8 @@ func (o *outage) unwritable() error {
 	return errors.New("commits fail; see the log") // the cause is for the log only: /readyz is public
 }
 
-// pollSucceeded records a successful poll that started at that time. A poll that took too
-// long does not end an outage, because the store is not ready after it either.
+// pollSucceeded records a successful poll that started at that time. A poll that took too long does not end an outage,
+// because the store is not ready after it either.
 func (o *outage) pollSucceeded(start time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -243,9 +243,9 @@ func TestCommitFailed(t *testing.T) {
 	})
 }
 
-// TestRefusing has every commit fail for a minute, while the engine is reachable. After 2 s, the store
-// is not ready, but still tries to store plants. It is ready again when a plant is stored, and
-// without a client within 1 s. The start and the end are logged once each.
+// TestRefusing has every commit fail for a minute, while the engine is reachable. After 2 s, the store is not ready,
+// but still tries to store plants. It is ready again when a plant is stored, and without a client within 1 s. The start
+// and the end are logged once each.
 func TestRefusing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -63,8 +63,8 @@ func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) 
 	return outcome.Replayed, outcome.Conflict
 }
 
-// Authenticate returns the principal of a credential. It looks for an unknown token in
-// the engine, because the token may be new. The error is a *plant.Error.
+// Authenticate returns the principal of a credential. It looks for an unknown token in the engine, because the token
+// may be new. The error is a *plant.Error.
 func (s *Service) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticate(ctx, credential)
 }
@@ -74,9 +74,9 @@ func (s *Service) AuthenticateKnown(ctx context.Context, credential string) (aut
 	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }
 
-// AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller
-// has verified the claims. Its first call for a subject stores the subject. The error is an
-// *auth.Invalid after a revocation of the subject, or a *plant.Error.
+// AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller has verified the claims.
+// Its first call for a subject stores the subject. The error is an *auth.Invalid after a revocation of the subject, or
+// a *plant.Error.
 func (s *Service) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
 	return s.credentials.authenticateClaims(ctx, claims, time.Now())
 }

@@ -117,8 +117,8 @@ func mustNew(t testing.TB, e writepath.Engine, l writepath.Limits) *writepath.Se
 	return s
 }
 
-// TestZeroConfig creates plants in a store with an engine and no other option, and
-// shows that it logs and counts a commit that fails.
+// TestZeroConfig creates plants in a store with an engine and no other option, and shows that it logs and counts a
+// commit that fails.
 func TestZeroConfig(t *testing.T) {
 	t.Parallel()
 	var failing error
@@ -155,8 +155,8 @@ func codeOf(err error) plant.Code {
 	return 0
 }
 
-// TestGroupCommit blocks a commit until many creates are pending: the next commit has all
-// of them, in their order, and each create gets its own outcome.
+// TestGroupCommit blocks a commit until many creates are pending: the next commit has all of them, in their order, and
+// each create gets its own outcome.
 func TestGroupCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -411,8 +411,8 @@ func TestReplaysOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestBroken shows that the store writes nothing after ErrBroken: it refuses pending and
-// later creates, and closes the channel of Broken.
+// TestBroken shows that the store writes nothing after ErrBroken: it refuses pending and later creates, and closes the
+// channel of Broken.
 func TestBroken(t *testing.T) {
 	for _, test := range []struct {
 		err  error

@@ -13,8 +13,8 @@ const sharePerFree = 3
 // share is one credential's part of the pending batch.
 type share struct{ plants, bytes int }
 
-// refuseShare returns an error if the credential of c has used up its share of the pending
-// batch. The caller has locked mu.
+// refuseShare returns an error if the credential of c has used up its share of the pending batch. The caller has locked
+// mu.
 func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 	freePlants, freeBytes := w.limit.QueueMax-len(b.creates), w.limit.Bytes-b.bytes
 	if len(b.creates) < sharePerFree*freePlants && b.bytes < sharePerFree*freeBytes {
@@ -29,8 +29,8 @@ func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 		"this credential has its share of it; send it again")
 }
 
-// shareOf returns the share of a credential. The batch starts to count shares with the first
-// call, when it is nearly full, so a create usually costs nothing.
+// shareOf returns the share of a credential. The batch starts to count shares with the first call, when it is nearly
+// full, so a create usually costs nothing.
 func (b *pendingBatch) shareOf(by int64) share {
 	if b.shares == nil {
 		b.shares = make(map[int64]share)

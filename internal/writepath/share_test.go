@@ -72,8 +72,8 @@ func (q *heldQueue) close() {
 	q.Close()
 }
 
-// A greedy credential fills three quarters of the queue. Other credentials still find
-// places, and each leaves some for the next.
+// A greedy credential fills three quarters of the queue. Other credentials still find places, and each leaves some for
+// the next.
 func TestShareOfPlants(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,8 +40,8 @@ func (b *pendingBatch) span() *trace.Span {
 	return b.traced.commit
 }
 
-// startSpan starts the span of a commit with links to its requests. The context carries the
-// span, so the engine can add children.
+// startSpan starts the span of a commit with links to its requests. The context carries the span, so the engine can add
+// children.
 func (w *writer) startSpan(ctx context.Context, b *pendingBatch, started time.Time) context.Context {
 	b.traced.started, b.traced.commit = started, w.tracer.Commit(started, b.traced.requests)
 	b.traced.commit.Set(attribute.Int("plantstore.commit.plants", len(b.creates)))

@@ -121,8 +121,8 @@ func newBatch(capacity int) *pendingBatch {
 	return b
 }
 
-// complete wakes the requests that wait for the batch. They share one timer: a timer
-// for each would cost as much as decoding a plant.
+// complete wakes the requests that wait for the batch. They share one timer: a timer for each would cost as much as
+// decoding a plant.
 func (b *pendingBatch) complete() {
 	if b.timer != nil {
 		b.timer.Stop()
@@ -276,8 +276,8 @@ func (w *writer) enough(overdue bool) bool {
 	return len(w.pending.creates) >= w.wakeAt || w.closed || w.broken
 }
 
-// commit stores a batch and wakes the requests that wait for it. Its deadline does not
-// depend on a request, so no client can cancel the commit of others.
+// commit stores a batch and wakes the requests that wait for it. Its deadline does not depend on a request, so no
+// client can cancel the commit of others.
 func (w *writer) commit(number int, b *pendingBatch) {
 	start := time.Now()
 	ctx, cancel := w.commitContext(start)
@@ -348,8 +348,8 @@ func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, out
 	return nil
 }
 
-// recordCommit logs a failed commit of some plants, or counts it for Service.Ready.
-// After store.ErrBroken it ends the writer.
+// recordCommit logs a failed commit of some plants, or counts it for Service.Ready. After store.ErrBroken it ends the
+// writer.
 func (w *writer) recordCommit(start time.Time, plants int, err error) {
 	switch {
 	case err == nil:
@@ -367,8 +367,8 @@ const (
 	probeTimeMax = 5 * time.Second
 )
 
-// probe calls Engine.Probe while commits fail, until one succeeds: a load balancer sends no plant to
-// a server that is not ready, so no commit would show that the store is back.
+// probe calls Engine.Probe while commits fail, until one succeeds: a load balancer sends no plant to a server that is
+// not ready, so no commit would show that the store is back.
 func (w *writer) probe(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -397,8 +397,8 @@ func (w *writer) probe(ctx context.Context) {
 	}
 }
 
-// lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of
-// them fit between the end of the requests and the end of the process.
+// lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of them fit between the
+// end of the requests and the end of the process.
 const lateCommitMax = 400 * time.Millisecond
 
 // retire ends commits that are still running after a time.
@@ -408,8 +408,8 @@ func (w *writer) retire(within time.Duration) {
 	time.AfterFunc(within, w.cancel)
 }
 
-// commitContext returns the context of a commit that begins at that time. An engine may refuse
-// every commit whose context has ended, so a commit after the time of retire gets a new one.
+// commitContext returns the context of a commit that begins at that time. An engine may refuse every commit whose
+// context has ended, so a commit after the time of retire gets a new one.
 func (w *writer) commitContext(start time.Time) (context.Context, context.CancelFunc) {
 	late := w.lateAt.Load()
 	if late == nil {
@@ -425,8 +425,8 @@ func (w *writer) commitStarted(number int, at time.Time) {
 	w.started[number] = at
 }
 
-// commitEnded updates the number of recent clients: clients with a plant in this commit,
-// in another running commit or in the pending batch.
+// commitEnded updates the number of recent clients: clients with a plant in this commit, in another running commit or
+// in the pending batch.
 func (w *writer) commitEnded(number, creates int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // fakeCommit is the duration of a commit of slowCommits, in the time of a synctest bubble.
 const fakeCommit = 500 * time.Microsecond
 
-// slowCommits returns a store whose commits take fakeCommit, and the sizes of its batches,
-// which may be read while no create is in flight.
+// slowCommits returns a store whose commits take fakeCommit, and the sizes of its batches, which may be read while no
+// create is in flight.
 func slowCommits(t *testing.T) (*writepath.Service, *[]int) {
 	sizes := &[]int{}
 	return mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
@@ -29,8 +29,8 @@ func slowCommits(t *testing.T) (*writepath.Service, *[]int) {
 	}}, limits), sizes
 }
 
-// runClients runs clients that create plants one after the other. Each sends the next one
-// a moment after the last response.
+// runClients runs clients that create plants one after the other. Each sends the next one a moment after the last
+// response.
 func runClients(t *testing.T, s *writepath.Service, clients, plants int) {
 	var wg sync.WaitGroup
 	for client := range clients {
@@ -67,8 +67,8 @@ func TestLoneClientAfterBurst(t *testing.T) {
 	}
 }
 
-// TestClientsShareCommits shows that the number of recent clients does not decay while they
-// send: each commit contains the plants of at least half of the clients.
+// TestClientsShareCommits shows that the number of recent clients does not decay while they send: each commit contains
+// the plants of at least half of the clients.
 func TestClientsShareCommits(t *testing.T) {
 	for _, clients := range []int{4, 8, 64} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestClientsShareCommits(t *testing.T) {
 	}
 }
 
-// TestRetire shows that commits that wait for another process do not delay the end of the
-// store, whenever they begin, and that the store still stores plants.
+// TestRetire shows that commits that wait for another process do not delay the end of the store, whenever they begin,
+// and that the store still stores plants.
 func TestRetire(t *testing.T) {
 	const within = 6 * time.Second
 	for _, row := range []struct {

@@ -1,5 +1,5 @@
-// Otelcol is OpenTelemetry's collector with the receiver and the exporter of OTLP, and the
-// exporter that prints spans, for tests of the traces: otelcol --config=yaml:… .
+// Otelcol is OpenTelemetry's collector with the receiver and the exporter of OTLP, and the exporter that prints spans,
+// for tests of the traces: otelcol --config=yaml:… .
 package main
 
 import (

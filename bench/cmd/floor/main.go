@@ -1,6 +1,5 @@
-// Floor limits the rate of every other contender: net/http with a handler that
-// reads the body and responds with a constant. It checks no token, parses nothing
-// and stores nothing.
+// Floor limits the rate of every other contender: net/http with a handler that reads the body and responds with a
+// constant. It checks no token, parses nothing and stores nothing.
 package main
 
 import (

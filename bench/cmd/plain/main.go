@@ -1,5 +1,5 @@
-// Plain is a simple service on SQLite: net/http, encoding/json, database/sql, one
-// INSERT a request, WAL, synchronous=FULL.
+// Plain is a simple service on SQLite: net/http, encoding/json, database/sql, one INSERT a request, WAL,
+// synchronous=FULL.
 package main
 
 import (

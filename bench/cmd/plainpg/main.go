@@ -1,5 +1,5 @@
-// Plainpg is a simple service on PostgreSQL: the handler of plain, and one INSERT a
-// request through pgx and its connection pool.
+// Plainpg is a simple service on PostgreSQL: the handler of plain, and one INSERT a request through pgx and its
+// connection pool.
 package main
 
 import (
@@ -15,8 +15,7 @@ import (
 
 func main() { plain.Main(open) }
 
-// poolSize had the highest rate of 4 (pgx's default on two processors), 16, 32 and
-// 64.
+// poolSize had the highest rate of 4 (pgx's default on two processors), 16, 32 and 64.
 const poolSize = 16
 
 const uniqueViolation = "23505" // https://www.postgresql.org/docs/15/errcodes-appendix.html

@@ -1,9 +1,7 @@
-// Pocketbase runs PocketBase through its Go module, with a collection of plants and
-// a user who may create them. It has PocketBase's command line. Before it serves, it
-// prints the user's token on a line.
+// Pocketbase runs PocketBase through its Go module, with a collection of plants and a user who may create them. It has
+// PocketBase's command line. Before it serves, it prints the user's token on a line.
 //
-// It is a separate module, so that PocketBase has the versions of its dependencies
-// that its release names.
+// It is a separate module, so that PocketBase has the versions of its dependencies that its release names.
 package main
 
 import (
@@ -36,8 +34,8 @@ func main() {
 	}
 }
 
-// addPlants creates the collection; every user may create records in it. Record ids
-// are texts of 15 characters, so the plant's id is a field with a unique index.
+// addPlants creates the collection; every user may create records in it. Record ids are texts of 15 characters, so the
+// plant's id is a field with a unique index.
 func addPlants(app core.App) error {
 	plants := core.NewBaseCollection("plants")
 	plants.CreateRule = types.Pointer(`@request.auth.id != ""`)
@@ -50,8 +48,7 @@ func addPlants(app core.App) error {
 	return app.Save(plants)
 }
 
-// userToken creates a user in PocketBase's collection of users and returns the token
-// of a login.
+// userToken creates a user in PocketBase's collection of users and returns the token of a login.
 func userToken(app core.App) (string, error) {
 	users, err := app.FindCollectionByNameOrId("users")
 	if err != nil {

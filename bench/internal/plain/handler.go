@@ -1,5 +1,4 @@
-// Package plain is a simple plant service, the work of an afternoon. The programs
-// that use it store the plants.
+// Package plain is a simple plant service, the work of an afternoon. The programs that use it store the plants.
 package plain
 
 import (

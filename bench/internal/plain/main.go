@@ -21,8 +21,8 @@ type Flags struct {
 	TLSCert, TLSKey string // PEM files; empty: no TLS
 }
 
-// Main is the main function of a contender: it serves the handler that open returns
-// until SIGTERM, then calls closeStore.
+// Main is the main function of a contender: it serves the handler that open returns until SIGTERM, then calls
+// closeStore.
 func Main(open func(Flags) (handler http.Handler, closeStore func() error, err error)) {
 	var f Flags
 	flag.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "`address` of the listener")

@@ -42,8 +42,8 @@ func (k Keys) Published() []Key {
 	return []Key{k.EC, k.RSA, k.P384, k.Encryption, k.Weak, k.Twin, k.Twin2}
 }
 
-// BadJWTs returns JWTs of an issuer that publishes the keys. Each has one defect, and the reason
-// for which a server refuses it.
+// BadJWTs returns JWTs of an issuer that publishes the keys. Each has one defect, and the reason for which a server
+// refuses it.
 func BadJWTs(i *Issuer, k Keys, now time.Time) []BadJWT {
 	return append(append(badForms(i, k, now), badHeaders(i, k, now)...), badClaims(i, k, now)...)
 }

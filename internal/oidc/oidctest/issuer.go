@@ -176,8 +176,8 @@ func (k Key) JWK() Object {
 // Header returns the header of a good JWT of the key.
 func (k Key) Header() Object { return Object{"typ": "at+jwt", "alg": k.Alg, "kid": k.ID} }
 
-// Claims returns the claims of a good JWT that was issued at that time and is valid for an
-// hour. It grants the scope plants:create.
+// Claims returns the claims of a good JWT that was issued at that time and is valid for an hour. It grants the scope
+// plants:create.
 func (i *Issuer) Claims(now time.Time) Object {
 	return Object{
 		"iss": i.URL, "aud": Audience, "sub": "web-shop", "client_id": "web-shop", "scope": "plants:create",

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Logging are the settings of a server that logs every statement without its values,
-// including statements that are only prepared.
+// Logging are the settings of a server that logs every statement without its values, including statements that are only
+// prepared.
 var Logging = []string{
 	"logging_collector=on", "log_destination=csvlog", "log_rotation_size=0",
 	"log_statement=all", "log_min_duration_statement=0", "log_parameter_max_length=0",
@@ -24,8 +24,8 @@ var Logging = []string{
 // Statement is a statement that a client sent.
 type Statement struct{ Database, Application, SQL string }
 
-// Statements returns the statements that clients of a server with Logging sent before
-// the call. It may return a statement several times.
+// Statements returns the statements that clients of a server with Logging sent before the call. It may return a
+// statement several times.
 func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
 	// Another process of the server writes the log. When the last statement is in the log, so are all earlier ones.
 	last := fmt.Sprintf("SELECT 'the log until %s'", time.Now().Format(time.RFC3339Nano))

@@ -1,5 +1,5 @@
-// Package pgtest runs a PostgreSQL server for tests with the installed programs. The
-// server has the settings of a fresh installation, its own directory, and no port.
+// Package pgtest runs a PostgreSQL server for tests with the installed programs. The server has the settings of a fresh
+// installation, its own directory, and no port.
 package pgtest
 
 import (
@@ -91,8 +91,8 @@ func Around(run func() int, server **Server) (code int) {
 	return code
 }
 
-// programs returns the directory of the programs: PLANTSTORE_TEST_POSTGRES, PostgreSQL 15,
-// or the newest installed version.
+// programs returns the directory of the programs: PLANTSTORE_TEST_POSTGRES, PostgreSQL 15, or the newest installed
+// version.
 func programs() (string, error) {
 	if dir := os.Getenv("PLANTSTORE_TEST_POSTGRES"); dir != "" {
 		return dir, nil

@@ -23,8 +23,8 @@ type Roles struct {
 // sqlBlock is a block of SQL on a page of the docs.
 var sqlBlock = regexp.MustCompile("(?s)\n```sql[^\n]*\n(.*?)```\n")
 
-// Roles creates a database, its roles and its schema with the SQL of the page at
-// that path. create creates the tables, given the owner's URL.
+// Roles creates a database, its roles and its schema with the SQL of the page at that path. create creates the tables,
+// given the owner's URL.
 func (s *Server) Roles(ctx context.Context, page string, create func(owner string) error) (Roles, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Server) Roles(ctx context.Context, page string, create func(owner strin
 	return r, execute(ctx, r.Owner, r.grants)
 }
 
-// Schema returns the same roles with another schema of their database. That needs
-// a small part of the time that a new database needs.
+// Schema returns the same roles with another schema of their database. That needs a small part of the time that a new
+// database needs.
 func (r Roles) Schema(ctx context.Context, create func(owner string) error) (Roles, error) {
 	name := r.server.nextName()
 	if err := execute(ctx, r.Owner, "CREATE SCHEMA "+name); err != nil {

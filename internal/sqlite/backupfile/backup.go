@@ -1,5 +1,5 @@
-// Package backupfile makes backups of the file of a store, restores them, and verifies stores
-// and backups. It works beside a server and without one.
+// Package backupfile makes backups of the file of a store, restores them, and verifies stores and backups. It works
+// beside a server and without one.
 package backupfile
 
 import (
@@ -44,17 +44,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// backupPages is the number of pages between two syncs: few, so that a server's own syncs do not
-// wait long.
+// backupPages is the number of pages between two syncs: few, so that a server's own syncs do not wait long.
 const backupPages = 256
 
-// Backup copies the store at path, which may be served, to a new file and writes its
-// manifest, which names the timeline. The copy includes every plant that was acknowledged before the call. The file
-// appears under its name after its manifest, complete and on stable storage. The error of a
-// damaged store wraps a DamageError.
+// Backup copies the store at path, which may be served, to a new file and writes its manifest, which names the
+// timeline. The copy includes every plant that was acknowledged before the call. The file appears under its name after
+// its manifest, complete and on stable storage. The error of a damaged store wraps a DamageError.
 //
-// Backup reads one snapshot of the store with SQLite's backup API
-// (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
+// Backup reads one snapshot of the store with SQLite's backup API (https://sqlite.org/backup.html). The WAL of a server
+// grows until the end of the backup.
 func Backup(ctx context.Context, path, to, timeline string, progress Progress) (m Manifest, err error) {
 	if err := RefuseExisting(to, to+ManifestSuffix); err != nil {
 		return m, err
@@ -80,12 +78,11 @@ func Backup(ctx context.Context, path, to, timeline string, progress Progress) (
 	return m, nil
 }
 
-// BackupTo writes a backup of the store at path, which may be served, to w, with the same
-// bytes as Backup. It returns the manifest.
+// BackupTo writes a backup of the store at path, which may be served, to w, with the same bytes as Backup. It returns
+// the manifest.
 //
-// BackupTo first copies the store into a temporary file in tempDir, because the WAL grows
-// until the end of the copy, and w may be slow. Only the owner can read the file, and its name
-// is removed before the first byte is written.
+// BackupTo first copies the store into a temporary file in tempDir, because the WAL grows until the end of the copy,
+// and w may be slow. Only the owner can read the file, and its name is removed before the first byte is written.
 func BackupTo(
 	ctx context.Context, path string, w io.Writer, tempDir string, progress Progress,
 ) (m Manifest, err error) {
@@ -100,9 +97,8 @@ func BackupTo(
 	return m, err
 }
 
-// Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and
-// returns that. Only the owner can read the file, and it has no name, so Close removes it. The
-// manifest lacks the SHA-256.
+// Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and returns that. Only the
+// owner can read the file, and it has no name, so Close removes it. The manifest lacks the SHA-256.
 func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os.File, Manifest, error) {
 	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
 	if err != nil {
@@ -116,9 +112,8 @@ func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os
 	return temp.File, m, nil
 }
 
-// snapshot copies the current content of the store at path into a temporary file in the
-// directory of beside. The caller discards or publishes the file. The manifest lacks the size
-// and the SHA-256.
+// snapshot copies the current content of the store at path into a temporary file in the directory of beside. The caller
+// discards or publishes the file. The manifest lacks the size and the SHA-256.
 func snapshot(
 	ctx context.Context, path, beside string, progress Progress,
 ) (temp *safefile.File, m Manifest, err error) {
@@ -189,8 +184,7 @@ func copyStore(
 	return m, copyPages(ctx, path, c, to, progress)
 }
 
-// copyPages copies the file in steps. After each step it leaves a server as much time as the
-// step took.
+// copyPages copies the file in steps. After each step it leaves a server as much time as the step took.
 func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progress Progress) error {
 	start := time.Now()
 	return from.CopyTo(to, backupPages, func(copied, all int) error {
@@ -219,10 +213,9 @@ func checkCopy(ctx context.Context, path string) error {
 	return err
 }
 
-// leaveWAL changes the header of a database file so that SQLite reads it without a WAL, even
-// in a read-only directory (https://sqlite.org/fileformat2.html#file_format_version_numbers).
-// PRAGMA journal_mode = DELETE does the same, but opens a WAL and a journal, which another
-// user may have created beside the file.
+// leaveWAL changes the header of a database file so that SQLite reads it without a WAL, even in a read-only directory
+// (https://sqlite.org/fileformat2.html#file_format_version_numbers). PRAGMA journal_mode = DELETE does the same, but
+// opens a WAL and a journal, which another user may have created beside the file.
 func leaveWAL(file *safefile.File) error {
 	const writeVersionAt, rollback = 18, 1
 	_, err := file.WriteAt([]byte{rollback, rollback}, writeVersionAt)

@@ -22,8 +22,8 @@ import (
 
 var backups = flag.Int("backups", 10, "number of backups of TestBackupUnderLoad")
 
-// TestBackupUnderLoad makes backups while plants are stored, and restores each of them. The
-// restored store has every plant that was stored before the backup.
+// TestBackupUnderLoad makes backups while plants are stored, and restores each of them. The restored store has every
+// plant that was stored before the backup.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -128,8 +128,8 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreRefuses shows that Restore changes nothing for a backup that contradicts its
-// manifest, and replaces an existing store only if replace is set, and a served store never.
+// TestRestoreRefuses shows that Restore changes nothing for a backup that contradicts its manifest, and replaces an
+// existing store only if replace is set, and a served store never.
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -257,8 +257,8 @@ func TestRestoreBesideNewStore(t *testing.T) {
 	}
 }
 
-// TestRestoreFailsAfterCheckpoint shows that a restore that fails after it has removed the old
-// store's WAL has lost none of its plants.
+// TestRestoreFailsAfterCheckpoint shows that a restore that fails after it has removed the old store's WAL has lost
+// none of its plants.
 func TestRestoreFailsAfterCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

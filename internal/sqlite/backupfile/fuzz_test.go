@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 )
 
-// FuzzManifest reads any text as a manifest. A manifest that is read has the supported format,
-// and is the same after it was written.
+// FuzzManifest reads any text as a manifest. A manifest that is read has the supported format, and is the same after it
+// was written.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"format":1,"made_at":"2026-01-02T03:04:05Z","store":"00ff","commits":2,"plants":1,"bytes":4096,` +
 		`"sha256":"00"}`))

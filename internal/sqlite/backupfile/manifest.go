@@ -11,8 +11,7 @@ import (
 	"plantstore/internal/safefile"
 )
 
-// Manifest describes a backup. It is a file beside the backup, with the suffix
-// ManifestSuffix.
+// Manifest describes a backup. It is a file beside the backup, with the suffix ManifestSuffix.
 //
 // No recorded commit in the backup has a later time than MadeAt, even if the clock was set back, and none after it has
 // an earlier time than the last one in it.
@@ -75,9 +74,8 @@ func ParseManifest(path string, text []byte) (m Manifest, err error) {
 	return m, nil
 }
 
-// BackupManifest returns the manifest of the backup at path. It returns an error if path is
-// not a regular file, if the manifest is missing or malformed, or if the size of the file differs
-// from the manifest.
+// BackupManifest returns the manifest of the backup at path. It returns an error if path is not a regular file, if the
+// manifest is missing or malformed, or if the size of the file differs from the manifest.
 func BackupManifest(path string) (Manifest, error) {
 	if err := safefile.CheckRegular(path); err != nil {
 		return Manifest{}, err
@@ -93,8 +91,8 @@ func BackupManifest(path string) (Manifest, error) {
 	return m, err
 }
 
-// Write writes the manifest to a new file, which appears when it is on stable storage. The
-// error wraps fs.ErrExist if path exists.
+// Write writes the manifest to a new file, which appears when it is on stable storage. The error wraps fs.ErrExist if
+// path exists.
 func (m *Manifest) Write(path string) error {
 	text, err := m.Text()
 	if err != nil {
@@ -117,8 +115,8 @@ func (m *Manifest) CheckSize(bytes int64) error {
 	return ManifestError(fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes))
 }
 
-// CheckContent returns an error unless a backup of this size, with this SHA-256 in hexadecimal
-// digits, is the backup that the manifest describes.
+// CheckContent returns an error unless a backup of this size, with this SHA-256 in hexadecimal digits, is the backup
+// that the manifest describes.
 func (m *Manifest) CheckContent(bytes int64, sum string) error {
 	if bytes == m.Bytes && sum != m.SHA256 {
 		return ManifestError(fmt.Sprintf("its SHA-256 is %s; its manifest has %s", sum, m.SHA256))

@@ -32,8 +32,8 @@ func newBackup(t *testing.T) (backup string, m backupfile.Manifest) {
 	return backup, m
 }
 
-// TestVerifyFileComparesManifest shows that VerifyFile compares every value of the manifest, and
-// that Restore refuses the same files.
+// TestVerifyFileComparesManifest shows that VerifyFile compares every value of the manifest, and that Restore refuses
+// the same files.
 func TestVerifyFileComparesManifest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -120,8 +120,8 @@ func overwrite(t *testing.T, path string, at int64, text string) {
 	must(t, errors.Join(err, f.Close()))
 }
 
-// TestBackupIsImmutable shows that foreign files beside a backup change neither the backup nor
-// the results of VerifyFile and Restore, with and without a manifest.
+// TestBackupIsImmutable shows that foreign files beside a backup change neither the backup nor the results of
+// VerifyFile and Restore, with and without a manifest.
 func TestBackupIsImmutable(t *testing.T) {
 	t.Parallel()
 	backup, m := newBackup(t)

@@ -22,9 +22,9 @@ import (
 // ErrExists means that Restore would overwrite a store.
 var ErrExists = errors.New("a store exists already")
 
-// Restore restores the store at path from a backup with its manifest. It verifies the whole
-// backup before it changes anything at path; then the store appears complete or not at all.
-// Restore replaces an existing store only if replace is set, and never a served one.
+// Restore restores the store at path from a backup with its manifest. It verifies the whole backup before it changes
+// anything at path; then the store appears complete or not at all. Restore replaces an existing store only if replace
+// is set, and never a served one.
 func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (m Manifest, err error) {
 	from = dbfile.RealPath(from)
 	if m, err = BackupManifest(from); err != nil {
@@ -45,10 +45,10 @@ type Later struct {
 	Newest   bool                // the restore asked for the newest commit
 }
 
-// RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
-// must match the header, and the backup must be undamaged, as Verify checks it; the returned
-// manifest then has no time. It repeats the commits after a backup with a manifest before the
-// store appears; the returned manifest then has the number of the last of them.
+// RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size must match the header,
+// and the backup must be undamaged, as Verify checks it; the returned manifest then has no time. It repeats the commits
+// after a backup with a manifest before the store appears; the returned manifest then has the number of the last of
+// them.
 func RestoreFrom(
 	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress, later Later,
 ) (got Manifest, err error) {
@@ -109,8 +109,7 @@ func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File
 	return cmp.Or(err, v.damage("the backup"))
 }
 
-// receiveAlone copies a backup without its manifest from r into a file, checks it, and returns
-// a manifest for it.
+// receiveAlone copies a backup without its manifest from r into a file, checks it, and returns a manifest for it.
 func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) (m Manifest, err error) {
 	in := bufio.NewReader(contextReader{ctx, r})
 	head, err := in.Peek(headerBytes)
@@ -184,8 +183,7 @@ func backupBytes(header []byte) (int64, error) {
 	return page * int64(binary.BigEndian.Uint32(header[pagesAt:])), nil
 }
 
-// checkpointOld copies the WAL of the old store into its file, unless the file is damaged or not
-// a database.
+// checkpointOld copies the WAL of the old store into its file, unless the file is damaged or not a database.
 func checkpointOld(path string) error {
 	if err := dbfile.CheckBeside(path, dbfile.SQLiteSuffixes...); err != nil {
 		return err

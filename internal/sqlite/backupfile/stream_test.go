@@ -27,8 +27,8 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestBackupToSlowReader shows that the WAL does not grow during a slow BackupTo, that the
-// temporary file has no name, and that the stream is a complete backup.
+// TestBackupToSlowReader shows that the WAL does not grow during a slow BackupTo, that the temporary file has no name,
+// and that the stream is a complete backup.
 func TestBackupToSlowReader(t *testing.T) {
 	t.Parallel()
 	dir, spool := t.TempDir(), t.TempDir()

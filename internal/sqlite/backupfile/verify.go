@@ -54,10 +54,9 @@ func (v *Verification) damage(what string) error {
 }
 
 // Verify reads the whole store at path and detects damage: it runs SQLite's integrity check
-// (https://sqlite.org/pragma.html#pragma_integrity_check) and compares the schema, the digest
-// of each row, their number and sum, and the commit mark. The store may be served or stopped,
-// or be a backup; Verify changes nothing. It reads one snapshot; the WAL of a server grows
-// until the end. progress receives the number of plants.
+// (https://sqlite.org/pragma.html#pragma_integrity_check) and compares the schema, the digest of each row, their number
+// and sum, and the commit mark. The store may be served or stopped, or be a backup; Verify changes nothing. It reads
+// one snapshot; the WAL of a server grows until the end. progress receives the number of plants.
 //
 // The error tells why the store could not be read: no such file, no plant store, the end of ctx.
 func Verify(ctx context.Context, path string, progress Progress) (Verification, error) {
@@ -67,9 +66,9 @@ func Verify(ctx context.Context, path string, progress Progress) (Verification, 
 	return v, err
 }
 
-// VerifyFile is Verify for a path that the user entered. A file with a manifest is a backup:
-// VerifyFile compares the two and reads no other file. A file that is not in WAL mode is a
-// backup without its manifest: VerifyFile reads the file and the commit mark.
+// VerifyFile is Verify for a path that the user entered. A file with a manifest is a backup: VerifyFile compares the
+// two and reads no other file. A file that is not in WAL mode is a backup without its manifest: VerifyFile reads the
+// file and the commit mark.
 func VerifyFile(ctx context.Context, path string, progress Progress) (v Verification, err error) {
 	path = dbfile.RealPath(path)
 	if err := dbfile.CheckNamed(path); err != nil {
@@ -92,8 +91,8 @@ func VerifyFile(ctx context.Context, path string, progress Progress) (v Verifica
 	return v, cmp.Or(ctx.Err(), err)
 }
 
-// verify compares the whole backup at path with its manifest. It reads no other file and
-// changes nothing. See Verify for progress and the error.
+// verify compares the whole backup at path with its manifest. It reads no other file and changes nothing. See Verify
+// for progress and the error.
 func (m *Manifest) verify(ctx context.Context, path string, progress Progress) (Verification, error) {
 	v := Verification{Manifest: true}
 	size, sum, err := sumFile(ctx, path)
@@ -120,9 +119,8 @@ func (m *Manifest) verify(ctx context.Context, path string, progress Progress) (
 	return v, nil
 }
 
-// IsBackup reports whether the file at path is a backup, or a restored store that nobody has
-// opened yet: its header says that it is not in WAL mode
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers).
+// IsBackup reports whether the file at path is a backup, or a restored store that nobody has opened yet: its header
+// says that it is not in WAL mode (https://sqlite.org/fileformat2.html#file_format_version_numbers).
 func IsBackup(path string) (bool, error) {
 	const readVersion = 19
 	f, err := safefile.OpenRegular(dbfile.RealPath(path), os.O_RDONLY, 0)
@@ -137,8 +135,7 @@ func IsBackup(path string) (bool, error) {
 	return version[0] != 2, nil
 }
 
-// checkImmutable checks a file without its WAL. If the file is a store, it also reads the
-// commit mark.
+// checkImmutable checks a file without its WAL. If the file is a store, it also reads the commit mark.
 func (v *Verification) checkImmutable(
 	ctx context.Context, path string, isStore bool, progress Progress,
 ) error {
@@ -215,8 +212,8 @@ func (v *Verification) check(
 	return nil
 }
 
-// checkState compares the state of a store with the commit mark. It returns a nil state if it
-// cannot read it. Its only error is that this user may not read the mark, which is not damage.
+// checkState compares the state of a store with the commit mark. It returns a nil state if it cannot read it. Its only
+// error is that this user may not read the mark, which is not damage.
 func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*dbfile.State, error) {
 	var s dbfile.State
 	var fault, err error
@@ -239,8 +236,7 @@ func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*
 	return &s, nil
 }
 
-// checkFile runs SQLite's integrity check, which checks the pages of all tables before their
-// rows.
+// checkFile runs SQLite's integrity check, which checks the pages of all tables before their rows.
 func (v *Verification) checkFile(c *sqlite3.Conn) error {
 	if err := dbfile.CheckHeader(c); err != nil {
 		v.fault("the file is damaged: %v", err)

@@ -105,9 +105,8 @@ func damage(random *rand.Rand, f, foreign sqlitetest.Files) string {
 	}
 }
 
-// TestDamages damages copies of a stopped and of a killed store at random. Either Verify detects
-// the damage, or the whole content is unchanged. To show that this test can fail, some copies
-// must pass SQLite's integrity check.
+// TestDamages damages copies of a stopped and of a killed store at random. Either Verify detects the damage, or the
+// whole content is unchanged. To show that this test can fail, some copies must pass SQLite's integrity check.
 func TestDamages(t *testing.T) {
 	t.Parallel()
 	seed := *damageSeed
@@ -240,8 +239,7 @@ func TestVerifyNames(t *testing.T) {
 	}
 }
 
-// TestVerifyLink verifies a store by a link in another directory: Verify uses the WAL and the
-// mark beside the store.
+// TestVerifyLink verifies a store by a link in another directory: Verify uses the WAL and the mark beside the store.
 func TestVerifyLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

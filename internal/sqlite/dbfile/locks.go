@@ -28,8 +28,8 @@ import (
 //
 // They use flock(2), so the kernel releases them when the process ends.
 
-// ticketWaitMax limits how long the server waits for one command. After that it relies on
-// SQLite's lock, so a stopped command cannot stop the server.
+// ticketWaitMax limits how long the server waits for one command. After that it relies on SQLite's lock, so a stopped
+// command cannot stop the server.
 const ticketWaitMax = 2 * time.Second
 
 const (
@@ -42,8 +42,8 @@ const (
 	CommandPoll = time.Millisecond
 )
 
-// LockServe locks FILE-serve for a server or a restore. It retries for a moment if a server has
-// the lock, and for longer if only calls of Served share it.
+// LockServe locks FILE-serve for a server or a restore. It retries for a moment if a server has the lock, and for
+// longer if only calls of Served share it.
 func LockServe(ctx context.Context, path string) (*os.File, error) {
 	f, err := openLock(path, ServeSuffix)
 	if err != nil {
@@ -149,8 +149,8 @@ func (t *Ticket) WaitForCommands(ctx context.Context) error {
 	}
 }
 
-// Lock locks the ticket for a command, after other commands have unlocked it. Between two locks,
-// it leaves a server as much time as the last write took.
+// Lock locks the ticket for a command, after other commands have unlocked it. Between two locks, it leaves a server as
+// much time as the last write took.
 func (t *Ticket) Lock(ctx context.Context) error {
 	if rest := time.Until(t.yieldUntil); rest > 0 && Served(t.path) {
 		if err := Pause(ctx, rest); err != nil {

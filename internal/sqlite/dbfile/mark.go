@@ -16,9 +16,9 @@ import (
 // FILE-mark stores the commit mark: the number of the last acknowledged commit. It detects lost commits, which the
 // store itself cannot: without its WAL, or with the WAL of another store, the file is an intact older state.
 //
-// The engine writes the mark after each commit and before the acknowledgement. It does not
-// sync the mark, which would double the cost of a commit. So the mark is exact after a kill.
-// After a power cut it may be older than the store, and then it detects less; it is never newer.
+// The engine writes the mark after each commit and before the acknowledgement. It does not sync the mark, which would
+// double the cost of a commit. So the mark is exact after a kill. After a power cut it may be older than the store, and
+// then it detects less; it is never newer.
 const (
 	markMagic = "plntmark"
 	markBytes = 28 // magic, store, commits, CRC-32C of these
@@ -34,8 +34,8 @@ func (m mark) encode() []byte {
 	return binary.BigEndian.AppendUint32(b, store.Checksum(b))
 }
 
-// errNoMark means that a store has no mark: it is new, a copy or a backup, or the operator
-// removed the mark to continue without the lost plants.
+// errNoMark means that a store has no mark: it is new, a copy or a backup, or the operator removed the mark to continue
+// without the lost plants.
 var errNoMark = errors.New("no mark")
 
 // readMark reads a mark. It retries if the mark is damaged, because another process may be writing it.
@@ -60,8 +60,8 @@ func readMark(path string) (m mark, err error) {
 		path+MarkSuffix)
 }
 
-// RefuseNew returns an error if a new store at path would replace a lost one: the file was
-// removed or emptied, and its mark was not.
+// RefuseNew returns an error if a new store at path would replace a lost one: the file was removed or emptied, and its
+// mark was not.
 func RefuseNew(path string) error {
 	m, err := readMark(path)
 	switch {
@@ -116,8 +116,8 @@ func OpenMark(path string, s State) (*Mark, error) {
 	return &Mark{f, s.Store}, nil
 }
 
-// Write writes the number of a commit that may be acknowledged. Two processes may write
-// the marks of their commits in reverse order; the next commit corrects that.
+// Write writes the number of a commit that may be acknowledged. Two processes may write the marks of their commits in
+// reverse order; the next commit corrects that.
 func (m *Mark) Write(commits int64) error {
 	_, err := m.file.WriteAt(mark{m.store, commits}.encode(), 0)
 	return err
@@ -126,8 +126,8 @@ func (m *Mark) Write(commits int64) error {
 // Sync syncs the mark.
 func (m *Mark) Sync() error { return m.file.Sync() }
 
-// Close syncs and closes the mark: for a stopped store, it also detects commits that a power cut
-// lost. Closing a nil mark does nothing.
+// Close syncs and closes the mark: for a stopped store, it also detects commits that a power cut lost. Closing a nil
+// mark does nothing.
 func (m *Mark) Close() error {
 	if m == nil {
 		return nil

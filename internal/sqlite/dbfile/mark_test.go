@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestMark shows that Open refuses a store that has lost commits and changes nothing, and that
-// the operator can continue without the lost plants.
+// TestMark shows that Open refuses a store that has lost commits and changes nothing, and that the operator can
+// continue without the lost plants.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -102,8 +102,8 @@ func TestOlderSchema(t *testing.T) {
 	}
 }
 
-// TestMigrate shows that a server and Migrate migrate a store of an older schema with all its
-// plants and tokens, and that the audit log has one entry.
+// TestMigrate shows that a server and Migrate migrate a store of an older schema with all its plants and tokens, and
+// that the audit log has one entry.
 func TestMigrate(t *testing.T) {
 	var served, migrated []string
 	for _, wal := range []bool{false, true} {

@@ -71,8 +71,8 @@ func open(path string, how func(string) (*sqlite3.Conn, error)) (*sqlite3.Conn, 
 	return c, nil
 }
 
-// CheckHeader returns an error if the write version in the header makes SQLite treat the file as
-// read-only (section 1.3.3 of SQLite's file format). No integrity check finds that.
+// CheckHeader returns an error if the write version in the header makes SQLite treat the file as read-only (section
+// 1.3.3 of SQLite's file format). No integrity check finds that.
 func CheckHeader(c *sqlite3.Conn) error {
 	version, err := c.QueryText("SELECT hex(substr(data, 19, 1)) FROM sqlite_dbpage WHERE pgno = 1")
 	switch {

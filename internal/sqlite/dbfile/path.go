@@ -1,5 +1,5 @@
-// Package dbfile is the SQLite file of a store and the files beside it: names, schema, commit
-// mark, locks, and the rows that both the engine and package backupfile read.
+// Package dbfile is the SQLite file of a store and the files beside it: names, schema, commit mark, locks, and the rows
+// that both the engine and package backupfile read.
 package dbfile
 
 import (
@@ -42,8 +42,8 @@ func RealPath(path string) string {
 	return path
 }
 
-// Locate is RealPath for a store that will be written. It returns an error if the directory
-// does not exist or is on a network file system, or if a link belongs to another user.
+// Locate is RealPath for a store that will be written. It returns an error if the directory does not exist or is on a
+// network file system, or if a link belongs to another user.
 func Locate(path string) (string, error) {
 	if err := safefile.RefuseForeignLinks(path); err != nil {
 		return "", err
@@ -129,8 +129,8 @@ func checkOwner(path, suffix string) error {
 	return nil
 }
 
-// WarnModes logs a warning for each file of a store that other users can read or write.
-// SQLite creates a WAL with the mode of the store's file.
+// WarnModes logs a warning for each file of a store that other users can read or write. SQLite creates a WAL with the
+// mode of the store's file.
 func WarnModes(path string, log *slog.Logger) {
 	others := fs.FileMode(0o077)
 	if dir, err := os.Stat(filepath.Dir(path)); err == nil && dir.Mode()&fs.ModeSetgid != 0 {

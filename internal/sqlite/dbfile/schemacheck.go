@@ -74,9 +74,9 @@ func find(all []object, o object) *object {
 	return &all[i]
 }
 
-// SchemaFaults compares the schema of a store with the schema of its version, and describes
-// the differences. Ordinary tables of other programs and their indexes are allowed, because
-// tools that copy the store add them, but not if they contain code.
+// SchemaFaults compares the schema of a store with the schema of its version, and describes the differences. Ordinary
+// tables of other programs and their indexes are allowed, because tools that copy the store add them, but not if they
+// contain code.
 func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	versions, err := expectedSchemas()
 	if err != nil {
@@ -138,8 +138,8 @@ func CheckSchema(c *sqlite3.Conn, path string, version int) error {
 		store.ErrBroken, path, version, faults[0])
 }
 
-// foreignFault describes an object that is not part of the schema. It returns "" for an ordinary
-// table or an index of one.
+// foreignFault describes an object that is not part of the schema. It returns "" for an ordinary table or an index of
+// one.
 func (o object) foreignFault(schema []object) string {
 	onOurTable := slices.ContainsFunc(schema, func(w object) bool { return w.table == o.table })
 	switch {

@@ -28,8 +28,8 @@ type Conn struct {
 	run map[string]*Stmt // the statements of Run, by their text
 }
 
-// The layout of Conn.out: two out parameters of 4 bytes, or one of 8; the
-// frames that the WAL hook stores; and two variable arguments.
+// The layout of Conn.out: two out parameters of 4 bytes, or one of 8; the frames that the WAL hook stores; and two
+// variable arguments.
 const (
 	outFrames = 8
 	outArgs   = 16
@@ -103,9 +103,9 @@ func open(path string, vfs uintptr, flags int32) (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the connection. If a statement of it is still open, Close returns
-// an error and the connection stays open; the caller may close it again. The last
-// connection of all processes to close a database checkpoints and removes the WAL.
+// Close closes the connection. If a statement of it is still open, Close returns an error and the connection stays
+// open; the caller may close it again. The last connection of all processes to close a database checkpoints and removes
+// the WAL.
 func (c *Conn) Close() error {
 	if c.db == 0 {
 		return nil
@@ -145,8 +145,8 @@ func (c *Conn) Run(sql string, values ...any) error {
 	return s.Run(values...)
 }
 
-// Rows runs one statement with the values of its parameters. It yields the statement at each
-// row; after an error, the last pair is nil and the error.
+// Rows runs one statement with the values of its parameters. It yields the statement at each row; after an error, the
+// last pair is nil and the error.
 func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
 	return func(yield func(*Stmt, error) bool) {
 		s, err := c.Prepare(sql)
@@ -205,8 +205,8 @@ func (c *Conn) QueryText(sql string) (text string, err error) {
 	return text, err
 }
 
-// During runs do and interrupts its statements on the connection when ctx ends; then an error
-// of do becomes the error of ctx.
+// During runs do and interrupts its statements on the connection when ctx ends; then an error of do becomes the error
+// of ctx.
 func (c *Conn) During(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -248,12 +248,12 @@ func (c *Conn) ReadOnly() bool {
 	return lib.Xsqlite3_db_readonly(c.tls, c.db, main) == 1
 }
 
-// InTransaction reports whether a transaction is open. An error may end a
-// transaction (https://sqlite.org/c3ref/get_autocommit.html).
+// InTransaction reports whether a transaction is open. An error may end a transaction
+// (https://sqlite.org/c3ref/get_autocommit.html).
 func (c *Conn) InTransaction() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
 
-// BusyTimeout sets the time that later calls wait for a lock before they return
-// an error for which Error.Busy reports true. The default is 0.
+// BusyTimeout sets the time that later calls wait for a lock before they return an error for which Error.Busy reports
+// true. The default is 0.
 func (c *Conn) BusyTimeout(milliseconds int) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(milliseconds))
 }
@@ -274,8 +274,8 @@ func (c *Conn) config(option int32, on bool) {
 	lib.Xsqlite3_db_config(c.tls, c.db, option, arguments) // fails only for an unknown option
 }
 
-// TrackWAL makes WALFrames return the length of the WAL. It also disables
-// SQLite's automatic checkpoints, which use the same hook.
+// TrackWAL makes WALFrames return the length of the WAL. It also disables SQLite's automatic checkpoints, which use the
+// same hook.
 func (c *Conn) TrackWAL() {
 	lib.Xsqlite3_wal_hook(c.tls, c.db, address(storeFrames), c.out+outFrames)
 }
@@ -300,8 +300,8 @@ const (
 	Truncate CheckpointMode = lib.SQLITE_CHECKPOINT_TRUNCATE
 )
 
-// Checkpoint copies frames of the WAL into the database file. It returns the
-// number of frames in the WAL, and the number of these that are copied.
+// Checkpoint copies frames of the WAL into the database file. It returns the number of frames in the WAL, and the
+// number of these that are copied.
 func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	code := lib.Xsqlite3_wal_checkpoint_v2(c.tls, c.db, 0, int32(mode), c.out, c.out+4)
 	if code != lib.SQLITE_OK {
@@ -310,10 +310,10 @@ func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
 }
 
-// CommitCut reports that the last COMMIT, which failed, will never take effect: the WAL ends
-// before the last byte of the failed write, and SQLite writes the frame that completes a commit
-// last. It is false if SQLite overwrites frames of an earlier WAL: these may supply the bytes that
-// the failed write lacks. The connection must come from OpenBuffered.
+// CommitCut reports that the last COMMIT, which failed, will never take effect: the WAL ends before the last byte of
+// the failed write, and SQLite writes the frame that completes a commit last. It is false if SQLite overwrites frames
+// of an earlier WAL: these may supply the bytes that the failed write lacks. The connection must come from
+// OpenBuffered.
 func (c *Conn) CommitCut() bool {
 	file, err := c.file()
 	if err != nil {

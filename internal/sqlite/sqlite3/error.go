@@ -52,16 +52,16 @@ func (e *Error) Busy() bool {
 	return e.primary() == lib.SQLITE_BUSY || e.primary() == lib.SQLITE_LOCKED
 }
 
-// Full reports whether the disk is full (ENOSPC) or a quota is exhausted (EDQUOT). SQLite reports some
-// of these as I/O errors: a quota, and no space for the index of the WAL, as at the start.
+// Full reports whether the disk is full (ENOSPC) or a quota is exhausted (EDQUOT). SQLite reports some of these as I/O
+// errors: a quota, and no space for the index of the WAL, as at the start.
 func (e *Error) Full() bool {
 	noSpace := e.Errno == syscall.ENOSPC || e.Errno == syscall.EDQUOT
 	return e.primary() == lib.SQLITE_FULL ||
 		noSpace && (e.Code == lib.SQLITE_IOERR_WRITE || e.Code == lib.SQLITE_IOERR_SHMSIZE)
 }
 
-// NotWritable reports whether the mode, the owner or the file system of the file
-// or its directory forbids writing or opening it.
+// NotWritable reports whether the mode, the owner or the file system of the file or its directory forbids writing or
+// opening it.
 func (e *Error) NotWritable() bool {
 	denied := e.Errno == syscall.EACCES || e.Errno == syscall.EPERM || e.Errno == syscall.EROFS
 	return e.primary() == lib.SQLITE_READONLY || e.Code == lib.SQLITE_CANTOPEN && denied

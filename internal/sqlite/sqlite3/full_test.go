@@ -49,9 +49,9 @@ func writeWithin(tls *libc.TLS, file, data uintptr, amount int32, offset int64) 
 	return lib.SQLITE_OK
 }
 
-// TestCommitCut runs out of space after some bytes of a commit, and recovers a copy of the files. If
-// CommitCut returns true, the copy must not have the commit. In a WAL that SQLite overwrites, the rest
-// of an old frame can complete a commit, and CommitCut returns false.
+// TestCommitCut runs out of space after some bytes of a commit, and recovers a copy of the files. If CommitCut returns
+// true, the copy must not have the commit. In a WAL that SQLite overwrites, the rest of an old frame can complete a
+// commit, and CommitCut returns false.
 func TestCommitCut(t *testing.T) {
 	t.Parallel()
 	const header, frame = 32, 24 + 4096

@@ -10,8 +10,8 @@ import (
 // copied pages and of all pages, and ends with the error of that. The caller must not use the other
 // connection for anything but SyncFile until then.
 //
-// If the connection keeps a read transaction open, the copy has the state that this transaction
-// reads, and writes of other connections do not restart it.
+// If the connection keeps a read transaction open, the copy has the state that this transaction reads, and writes of
+// other connections do not restart it.
 func (c *Conn) CopyTo(to *Conn, pages int, after func(copied, all int) error) (err error) {
 	name := cString(c.tls, "main")
 	defer libc.Xfree(c.tls, name)

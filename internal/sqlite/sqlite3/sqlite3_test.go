@@ -38,8 +38,8 @@ func mustPrepare(t testing.TB, c *sqlite3.Conn, sql string) *sqlite3.Stmt {
 	return s
 }
 
-// TestValues binds values of every type and reads them back. Several long values
-// of one row make the statement's memory grow more than once.
+// TestValues binds values of every type and reads them back. Several long values of one row make the statement's memory
+// grow more than once.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, filepath.Join(t.TempDir(), "a.db"))
@@ -269,8 +269,8 @@ func TestWAL(t *testing.T) {
 	}
 }
 
-// TestCloseReportsOpenStatements shows that Close returns an error while a
-// statement is open, and that a later Close succeeds.
+// TestCloseReportsOpenStatements shows that Close returns an error while a statement is open, and that a later Close
+// succeeds.
 func TestCloseReportsOpenStatements(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))

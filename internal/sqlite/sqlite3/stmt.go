@@ -12,8 +12,8 @@ import (
 
 // Stmt is a prepared statement. Parameters count from 1, columns from 0.
 //
-// A statement copies bound texts and blobs into its own memory, outside Go's
-// heap. Reset releases them: bind every parameter again after it.
+// A statement copies bound texts and blobs into its own memory, outside Go's heap. Reset releases them: bind every
+// parameter again after it.
 type Stmt struct {
 	conn  *Conn
 	stmt  uintptr // sqlite3_stmt*
@@ -78,8 +78,8 @@ func (s *Stmt) Run(values ...any) error {
 	return err
 }
 
-// Bind binds values to the parameters, starting with the first: a time as microseconds since
-// 1970, the zero time and nil as NULL, true as 1. It panics for a value of another type.
+// Bind binds values to the parameters, starting with the first: a time as microseconds since 1970, the zero time and
+// nil as NULL, true as 1. It panics for a value of another type.
 func (s *Stmt) Bind(values ...any) {
 	for i, value := range values {
 		switch v := value.(type) {
@@ -150,8 +150,8 @@ func (s *Stmt) Null(column int) bool {
 // Text returns a copy of a text or blob column; "" for NULL.
 func (s *Stmt) Text(column int) string { return string(s.Bytes(column)) }
 
-// Bytes returns a text or blob column without copying it; nil for NULL. The memory belongs
-// to SQLite and is valid until the next call of Step, Reset or Close.
+// Bytes returns a text or blob column without copying it; nil for NULL. The memory belongs to SQLite and is valid until
+// the next call of Step, Reset or Close.
 func (s *Stmt) Bytes(column int) []byte {
 	address := lib.Xsqlite3_column_blob(s.conn.tls, s.stmt, int32(column))
 	bytes := lib.Xsqlite3_column_bytes(s.conn.tls, s.stmt, int32(column))

@@ -8,9 +8,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// vfsName is the name of the VFS that OpenBuffered uses. It is a copy of its parent, SQLite's
-// default VFS on Unix, with another open: that one replaces some methods of each database and
-// WAL, see vfsfile.go. syncData requires the files of this parent.
+// vfsName is the name of the VFS that OpenBuffered uses. It is a copy of its parent, SQLite's default VFS on Unix, with
+// another open: that one replaces some methods of each database and WAL, see vfsfile.go. syncData requires the files of
+// this parent.
 const vfsName, parentName = "plantstore", "unix"
 
 // vfs is the sqlite3_vfs (https://sqlite.org/c3ref/vfs.html) in C memory.
@@ -19,8 +19,8 @@ type vfs struct {
 	parentOpen uintptr // the parent's xOpen
 }
 
-// registerVFS registers the VFS with SQLite and returns its name as a C
-// string. SQLite uses both until the process ends, so they are never freed.
+// registerVFS registers the VFS with SQLite and returns its name as a C string. SQLite uses both until the process
+// ends, so they are never freed.
 var registerVFS = sync.OnceValues(func() (name uintptr, err error) {
 	tls := libc.NewTLS()
 	defer tls.Close()

@@ -97,8 +97,8 @@ func TestParentBytes(t *testing.T) {
 	}
 }
 
-// TestShimJournalModes switches a database through the journal modes: WALs are
-// opened, closed and deleted, and rollback journals take their place.
+// TestShimJournalModes switches a database through the journal modes: WALs are opened, closed and deleted, and rollback
+// journals take their place.
 func TestShimJournalModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -237,8 +237,8 @@ func TestShimBackup(t *testing.T) {
 	checkFilled(t, to)
 }
 
-// TestShimErrors compares the errors of the VFS with those of its parent, for files
-// that cannot be opened or that are no database.
+// TestShimErrors compares the errors of the VFS with those of its parent, for files that cannot be opened or that are
+// no database.
 func TestShimErrors(t *testing.T) {
 	t.Parallel()
 	vfs, err := registerVFS()

@@ -20,8 +20,8 @@ type writeBuffer struct {
 	cut    bool    // see Conn.CommitCut
 }
 
-// bufferBytes is the size of a write buffer: 31 frames. SQLite's own xWrite
-// writes less than 128 KiB: it masks the higher bits of the amount.
+// bufferBytes is the size of a write buffer: 31 frames. SQLite's own xWrite writes less than 128 KiB: it masks the
+// higher bits of the amount.
 const bufferBytes = 127 << 10
 
 // syncBytes is the amount of data after which a checkpoint syncs the database. Commits wait behind these syncs: many

@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// TestCheckpointWriteError shows that a checkpoint whose writes fail returns an
-// error and does not count its pages as copied.
+// TestCheckpointWriteError shows that a checkpoint whose writes fail returns an error and does not count its pages as
+// copied.
 func TestCheckpointWriteError(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")

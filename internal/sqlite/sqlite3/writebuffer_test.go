@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// spillSettings make a connection's cache so small that a transaction of a few
-// pages writes into the WAL before its end.
+// spillSettings make a connection's cache so small that a transaction of a few pages writes into the WAL before its
+// end.
 const spillSettings = `
 	PRAGMA journal_mode = WAL;
 	PRAGMA synchronous = FULL;

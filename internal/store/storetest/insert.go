@@ -159,8 +159,8 @@ func testInsertDeadline(t *testing.T, s Store) {
 	}
 }
 
-// insertWithin inserts a plant with a timeout, and returns an error if the result of Insert
-// contradicts the content of the store. At the end it stores the plant.
+// insertWithin inserts a plant with a timeout, and returns an error if the result of Insert contradicts the content of
+// the store. At the end it stores the plant.
 func insertWithin(ctx context.Context, e Engine, id int64, timeout time.Duration) error {
 	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -203,8 +203,8 @@ func before(ctx context.Context) bool {
 	return time.Now().Before(deadline)
 }
 
-// testSeveralEngines has several engines of one store insert the same ids concurrently, as a
-// server and commands do: each plant is created once.
+// testSeveralEngines has several engines of one store insert the same ids concurrently, as a server and commands do:
+// each plant is created once.
 func testSeveralEngines(t *testing.T, s Store) {
 	const engines, batches, size = 3, 20, 25
 	var wg sync.WaitGroup
@@ -240,8 +240,8 @@ func testSeveralEngines(t *testing.T, s Store) {
 	equal(t, "total of created plants", sum, batches*size)
 }
 
-// testModel compares the engine with a map. The random batches have few ids and contents,
-// so that every outcome occurs often.
+// testModel compares the engine with a map. The random batches have few ids and contents, so that every outcome occurs
+// often.
 func testModel(t *testing.T, s Store) {
 	e := open(t, s)
 	model := map[int64]plant.Plant{}
