@@ -131,7 +131,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := e.readSettings(ctx); err != nil && ctx.Err() == nil {
-			e.log.Debug("could not read the settings of the database", "error", err) // package store logs an outage
+			e.log.Debug("could not read the settings of the database", "error", err) // writepath logs an outage
 		}
 	}
 }

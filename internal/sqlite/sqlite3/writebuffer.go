@@ -7,8 +7,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// writeBuffer collects the frames of one commit before one write into the WAL. SQLite itself makes two write calls a
-// frame; at full load these take a seventh of the server's time.
+// writeBuffer collects the frames of one commit before one write into the WAL. SQLite itself makes two write calls for
+// each frame.
 //
 // The buffer is flushed before the WAL is synced, read, truncated, measured or closed. It is also flushed before a lock
 // that excludes other connections is released, so that no frame of a rolled-back transaction overwrites one of another
