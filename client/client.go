@@ -247,7 +247,6 @@ func (c *Client) send(ctx context.Context, header http.Header, body []byte) (*re
 // 64 KiB by default.
 const responseMax = 8 << 20
 
-// header returns the header of an attempt.
 func (c *Client) header(ctx context.Context, e *Error) (http.Header, error) {
 	header := http.Header{
 		"Content-Type":  {"application/json"},

@@ -88,7 +88,6 @@ func fileDetail(path string) audit.Detail {
 	return audit.Detail{Key: "file", Value: config.HideSecrets(path, nil)}
 }
 
-// countDetail returns the detail of a number.
 func countDetail(key string, n int64) audit.Detail {
 	return audit.Detail{Key: key, Value: fmt.Sprint(n)}
 }

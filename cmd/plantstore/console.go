@@ -63,7 +63,6 @@ func hideAllBut(f *pflag.FlagSet, names ...string) {
 	f.VisitAll(func(flag *pflag.Flag) { flag.Hidden = flag.Hidden || !slices.Contains(names, flag.Name) })
 }
 
-// signInLink returns the link of a sign-in code.
 func signInLink(at *url.URL, code string) string {
 	return at.JoinPath("sign-in").String() + "?" + url.Values{"code": {code}}.Encode()
 }

@@ -17,7 +17,6 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as in a shell
 )
 
-// exitCode returns the exit code of an error.
 func exitCode(err error) int {
 	_, usage := errors.AsType[*config.UsageError](err)
 	_, fenced := errors.AsType[*backup.FencedError](err)

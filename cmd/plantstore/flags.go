@@ -13,12 +13,10 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// bindQuiet adds --quiet.
 func (p *program) bindQuiet(f *pflag.FlagSet) {
 	f.BoolVarP(&p.Quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
 }
 
-// bindJSON adds --json.
 func (p *program) bindJSON(f *pflag.FlagSet, usage string) {
 	f.BoolVar(&p.asJSON, "json", false, usage)
 }

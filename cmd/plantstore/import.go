@@ -74,7 +74,6 @@ at the end. Send the file to its admin API, or upload it in the console.`,
 	return cmd
 }
 
-// importJob is one run of import.
 type importJob struct {
 	p           *program
 	onConflict  importer.Reaction

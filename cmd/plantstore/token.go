@@ -22,7 +22,6 @@ store has only the hash and the first 8 characters of the secret.`,
 	return cmd
 }
 
-// refuseSecret returns an error if a name has the form of a secret.
 func refuseSecret(name string) error {
 	if auth.LooksLikeSecret(name) {
 		return config.Usagef("the name has the form of a secret, which must not be an argument; " +

@@ -42,7 +42,6 @@ type Storage interface {
 	TryLock(ctx context.Context) (unlock func(), locked bool, err error)
 }
 
-// saveJSON stores a value as JSON.
 func saveJSON(ctx context.Context, s Storage, key string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 )
 
-// orderTimeMax bounds an order.
 const orderTimeMax = 5 * time.Minute
 
 // order orders a certificate and installs it. Its caller has the lock of the orders. again is true after a failure.
@@ -67,7 +66,6 @@ func (s *Source) order(ctx context.Context, d *domain, again bool) (*x509.Certif
 
 const accountKey = "account.json"
 
-// storedAccount is the stored form of the account.
 type storedAccount struct {
 	Email    string `json:"email"`
 	Location string `json:"location"` // the URL that identifies the account at its CA

@@ -102,7 +102,6 @@ func (s *Service) startCount() error {
 	return nil
 }
 
-// count counts all plants.
 func (s *Service) count(ctx context.Context, progress CountProgress) (*Counts, error) {
 	progress.Total = s.plantCount(ctx)
 	t := tally{Counts: Counts{At: progress.Since, Exact: true}, tags: map[string]*int64{}, days: map[int64]int64{}}

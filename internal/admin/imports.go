@@ -81,7 +81,6 @@ const (
 	importRejectsMax = 100_000
 )
 
-// imports are the imports of a server.
 type imports struct {
 	mu      sync.Mutex
 	list    []*importJob // oldest first: the running ones, and ended ones; guarded by mu

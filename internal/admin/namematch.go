@@ -24,7 +24,6 @@ func newMatcher(part string) *matcher {
 	return m
 }
 
-// match reports whether the name has the part.
 func (m *matcher) match(name []byte) bool {
 	if len(m.part) == 0 {
 		return true

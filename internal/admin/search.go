@@ -91,7 +91,6 @@ func (s *Service) Search(
 	return r.end, nil
 }
 
-// errReport wraps the error of a report.
 var errReport = errors.New("report the progress of a search")
 
 // plantCount returns the number of stored plants; nil: unknown.
@@ -103,7 +102,6 @@ func (s *Service) plantCount(ctx context.Context) *int64 {
 	return &state.Plants
 }
 
-// search is a running search.
 type search struct {
 	service  *Service
 	query    SearchQuery
@@ -190,7 +188,6 @@ func (r *search) load(ctx context.Context) error {
 	return nil
 }
 
-// send reports the progress.
 func (r *search) send() error {
 	if err := r.report(r.progress); err != nil {
 		return fmt.Errorf("%w: %w", errReport, err)

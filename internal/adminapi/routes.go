@@ -25,7 +25,6 @@ func (a *API) Routes() ([]server.Route, error) {
 	return routes, nil
 }
 
-// routes returns the routes of the operations.
 func (a *API) routes() []server.Route {
 	const (
 		one    = "/backups/{name}"

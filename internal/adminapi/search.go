@@ -85,7 +85,6 @@ func appendLine(lines []byte, line any) []byte {
 	return append(append(lines, text...), '\n')
 }
 
-// send sends the lines to the client.
 func (s *searchWriter) send(lines []byte) error {
 	if _, err := s.to.Write(lines); err != nil {
 		return err

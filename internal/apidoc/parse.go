@@ -162,7 +162,6 @@ func (l *literal) UnmarshalYAML(node *yaml.Node) error {
 	return err
 }
 
-// member is a member of an object.
 type member[T any] struct {
 	Name  string
 	Value T

@@ -217,7 +217,6 @@ func retryMissing(do func() error) (err error) {
 	return err
 }
 
-// readSegment returns the content of a segment.
 func (a *Archive) readSegment(ctx context.Context, s segment) ([]byte, error) {
 	const bytesMax = 512 << 20 // a segment has about shipBytes or mergedBytes, unless a single commit is larger
 	return read(ctx, a.to, s.name, bytesMax)

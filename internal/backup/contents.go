@@ -15,7 +15,6 @@ import (
 	"plantstore/internal/sqlite/journal"
 )
 
-// segment is a segment in a destination.
 type segment struct {
 	journal.Segment // as far as its name has it
 
@@ -170,7 +169,6 @@ func (c *contents) after(id string) string {
 	return id
 }
 
-// ids returns the timelines.
 func (c *contents) ids() []string {
 	all := slices.Concat(slices.Collect(maps.Keys(c.timelines)), slices.Collect(maps.Keys(c.segments)))
 	for _, b := range c.bases {

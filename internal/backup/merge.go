@@ -109,7 +109,6 @@ func (s *Service) mergeRound(ctx context.Context, now time.Time) {
 	}
 }
 
-// registerMerging registers the metrics of the merges.
 func (s *Service) registerMerging(metrics prometheus.Registerer) {
 	state := func() merging {
 		s.mu.Lock()
@@ -257,7 +256,6 @@ func (s *Service) bypass(in *contents, last segment, err error) {
 	}
 }
 
-// deleteSegments removes segments.
 func (s *Service) deleteSegments(ctx context.Context, old []segment) error {
 	names := make([]string, len(old))
 	for i, g := range old {

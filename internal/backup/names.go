@@ -47,7 +47,6 @@ func (n series) named(name string) (b Backup, ok bool) {
 	return b, false
 }
 
-// seriesOfBackup returns the series of the backup with a name.
 func seriesOfBackup(name string) (n series, ok bool) {
 	for _, end := range []string{manualEnd, scheduledEnd} {
 		start, isBackup := strings.CutSuffix(name, end)

@@ -175,7 +175,6 @@ func namesOf(leaf *x509.Certificate) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// pairMetrics are the metrics of a Pair.
 type pairMetrics struct {
 	start, expiry     prometheus.Gauge // when the validity starts and ends
 	reloads, failures prometheus.Counter

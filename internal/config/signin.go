@@ -68,7 +68,6 @@ func (s *Settings) checkSignIn() error {
 	return nil
 }
 
-// readClientSecret reads the secret of the client.
 func (s *Settings) readClientSecret(env *Environment) error {
 	if s.OIDC.ClientID == "" {
 		return nil

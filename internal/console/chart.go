@@ -29,7 +29,6 @@ type chart struct {
 	Points []tip  `json:"points"` // for the tooltip
 }
 
-// line is a line of a chart.
 type line struct {
 	Name string `json:"name"`
 	Now  string `json:"now"`  // the newest value of the last minute

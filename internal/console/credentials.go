@@ -61,7 +61,6 @@ func (t credentialTable) Soon(c admin.Credential) bool {
 	return c.State == auth.StateValid && !c.ExpiresAt.IsZero() && time.Until(c.ExpiresAt) < soon && !brief
 }
 
-// newTokenForm has the values of the form of a new token.
 type newTokenForm struct {
 	Name, Lifetime string
 	Scopes         []string
@@ -164,7 +163,6 @@ func (c *Console) mintCredential(call *server.Call) error {
 	return c.renderCredentials(call, view{}, credentials{Minted: &minted})
 }
 
-// mint creates the token of a form.
 func (c *Console) mint(call *server.Call, given newTokenForm) (admin.Minted, error) {
 	if scopes, err := auth.ParseScopes(strings.Join(given.Scopes, " ")); err != nil || scopes == 0 {
 		return admin.Minted{}, plant.InvalidInput("choose one or more scopes in the form")

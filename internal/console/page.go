@@ -50,7 +50,6 @@ type view struct {
 	Version string
 }
 
-// status returns the status of the page.
 func (v view) status() int {
 	if v.Fault != nil {
 		return v.Fault.Code.Status()
@@ -160,7 +159,6 @@ func formatAgo(age time.Duration) string {
 	}
 }
 
-// functions returns the functions of the templates.
 func (c *Console) functions() template.FuncMap {
 	all := maps.Clone(functions)
 	all["ago"] = c.ago

@@ -33,7 +33,6 @@ type plantList struct {
 	Total     string       // number of stored plants; empty: unknown
 }
 
-// searchOf returns the search of a request.
 func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
 	values := r.URL.Query()
 	q = admin.SearchQuery{Name: values.Get("name"), Cursor: cursorOf(r), Limit: plantsOnPage}

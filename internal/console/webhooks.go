@@ -19,7 +19,6 @@ type webhooks struct {
 	Pager pager
 }
 
-// deadOnPage is the number of dead letters on a page.
 const deadOnPage = 50
 
 func (c *Console) showWebhooks(call *server.Call) error {

@@ -82,7 +82,6 @@ func (r *csvReader) scanRow(row *Row) error {
 	}
 }
 
-// findColumns returns the columns of a header.
 func findColumns(header []string) (columns, error) {
 	c := columns{count: len(header), id: -1, name: -1, tag: -1}
 	if c.count > columnsMax {

@@ -137,7 +137,6 @@ func Run(ctx context.Context, c Config) (Counts, error) {
 	return r.counts, err
 }
 
-// run is one import.
 type run struct {
 	Config
 

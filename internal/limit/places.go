@@ -17,7 +17,6 @@ type Places[K comparable] struct {
 	keys map[K]*keyPlaces // guarded by mu
 }
 
-// keyPlaces are the places of a key.
 type keyPlaces struct {
 	own      chan struct{} // semaphore
 	requests int           // that wait or have a place; guarded by Places.mu

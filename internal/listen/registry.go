@@ -119,7 +119,6 @@ func (r *registry) removeLocked(c *Conn) bool {
 	return true
 }
 
-// has reports whether a connection has a state.
 func (r *registry) has(s State) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -71,7 +71,6 @@ func newMetrics(registerer prometheus.Registerer, listener string, open func() i
 	}
 }
 
-// counters returns the counter of each reason.
 func counters(of *prometheus.CounterVec, reasons ...reason) map[reason]prometheus.Counter {
 	all := map[reason]prometheus.Counter{}
 	for _, r := range reasons {

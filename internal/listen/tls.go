@@ -28,7 +28,6 @@ var cipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// tlsLayer is the TLS of a listener.
 type tlsLayer struct {
 	config     *tls.Config
 	nextProtos []string

@@ -42,7 +42,6 @@ func insertValuesSQL(rows int) string {
 		" ON CONFLICT (id) DO NOTHING RETURNING id"
 }
 
-// plantColumns is the number of columns of plants.
 const plantColumns = 5
 
 // copyPause is the number of batches that create does not try to COPY after a COPY has failed: a client that repeats

@@ -14,7 +14,6 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the files in their order.
 var migrations = store.Migrations(migrationFiles)
 
 // migrationLock is the number of the advisory lock of a migration: "plnt".

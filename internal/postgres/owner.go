@@ -87,7 +87,6 @@ func (e *Engine) qualified(name string) string {
 	return pgx.Identifier{e.namespace, name}.Sanitize()
 }
 
-// tableNames are the tables of a store.
 const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
 	'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')`
 

@@ -219,7 +219,6 @@ func (c *Client) unreachable(err error) error {
 	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", c.base.Host, err)
 }
 
-// refused returns the error of an error response.
 func (c *Client) refused(res *http.Response) error {
 	const bytesMax = 64 << 10
 	var e struct {

@@ -27,7 +27,6 @@ var (
 	keyText    = regexp.MustCompile(`^[A-Za-z0-9!_.*'()+=@,-]+(/[A-Za-z0-9!_.*'()+=@,-]+)*$`)
 )
 
-// regionText has the names of regions.
 var regionText = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 
 // keyBytesMax leaves room for the name of a backup below the limit of 1024 bytes.

@@ -34,7 +34,6 @@ type request struct {
 	content []byte
 }
 
-// responseError is an error response of the server.
 type responseError struct {
 	status  int
 	XMLName xml.Name

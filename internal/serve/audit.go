@@ -20,7 +20,6 @@ type serverAudit struct {
 	pruning sync.WaitGroup
 }
 
-// openAudit opens the audit log.
 func (v *instance) openAudit(context.Context) error {
 	v.audit = &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
 	v.onClose(v.audit.stop)

@@ -10,7 +10,6 @@ import (
 	"plantstore/internal/listen"
 )
 
-// certificates are the certificates of the listeners.
 type certificates struct {
 	tls   listen.TLSConfig // without GetCertificate: the listeners have no TLS
 	files []watchedFiles

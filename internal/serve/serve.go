@@ -128,7 +128,6 @@ func (v *instance) onClose(f func()) {
 // check returns the usage errors of the server.
 func (v *instance) check(ctx context.Context) error { return v.Settings.CheckServe(ctx, v.Env) }
 
-// openEngine opens the engine.
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
 		Server: true, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,

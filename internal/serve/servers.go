@@ -30,7 +30,6 @@ const (
 	responseDrainMax = time.Second
 )
 
-// httpServers are the HTTP servers and their listeners.
 type httpServers struct {
 	public, admin                 *server.Server
 	publicListener, adminListener *listen.Listener

@@ -20,7 +20,6 @@ type readiness struct {
 	Warnings   []string `json:"warnings"`   // why the guarantee may not hold
 }
 
-// isVerbose reports whether a request has ?verbose.
 func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has("verbose") }
 
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the

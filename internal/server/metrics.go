@@ -62,7 +62,6 @@ func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 // noRoute is the label of requests that match no route.
 const noRoute = "none"
 
-// newMetrics returns new metrics in a registry.
 func newMetrics(registry *prometheus.Registry) *metrics {
 	in := promauto.With(registry)
 	m := &metrics{

@@ -56,7 +56,6 @@ const (
 	plantsPath     = "/plants" // below the base URL
 )
 
-// publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
 	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
@@ -92,7 +91,6 @@ func (r *Route) check(p auth.Principal, scope auth.Scopes) error {
 	return p.Require(scope)
 }
 
-// adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
 	metricsPage := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
 		EnableOpenMetrics: c.Tracer != nil, // exemplars exist only in that format

@@ -96,7 +96,6 @@ func Reload(public, admin *Server, c Config) error {
 	return nil
 }
 
-// newHandlers returns the handlers of the public and the admin listener.
 func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error) {
 	hosts := make([]string, len(c.AdminHosts))
 	for i, text := range c.AdminHosts {

@@ -62,7 +62,6 @@ type pass struct {
 	err     error         // set at its end
 }
 
-// ended reports whether the pass has ended.
 func (p *pass) ended() bool {
 	select {
 	case <-p.done:
@@ -88,7 +87,6 @@ func (e *Engine) startCheckpoints() (err error) {
 	return err
 }
 
-// start starts a pass.
 func (c *checkpointer) start() {
 	p := &pass{done: make(chan struct{})}
 	c.pass = p

@@ -127,7 +127,6 @@ func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
 	return s.child("commit", trace.WithLinks(links...), trace.WithTimestamp(started))
 }
 
-// spanKey is the key of the *Span in a context.
 type spanKey struct{}
 
 // Context returns ctx with the span, for Child.

@@ -42,7 +42,6 @@ func newClient(c *Config) *http.Client {
 	}
 }
 
-// result is the result of an attempt.
 type result struct {
 	receiver *receiver
 	delivery store.Delivery

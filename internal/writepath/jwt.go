@@ -22,7 +22,6 @@ const (
 	RevokedJWTsMax = 10_000
 )
 
-// authenticateJWT returns the principal of a JWT.
 func (c *credentials) authenticateJWT(
 	ctx context.Context, token string, now time.Time, wait bool,
 ) (auth.Principal, error) {

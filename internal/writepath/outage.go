@@ -62,7 +62,6 @@ func (o *outage) commitFailed(start time.Time, plants int, err error) {
 	o.keepFailing(err)
 }
 
-// probeFailed records a failed probe.
 func (o *outage) probeFailed(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -226,7 +226,6 @@ func (w *writer) commitAll(number int) {
 	}
 }
 
-// pendingPlants returns the number of pending creates.
 func (w *writer) pendingPlants() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

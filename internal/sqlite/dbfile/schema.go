@@ -11,7 +11,6 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the files in their order.
 var migrations = store.Migrations(migrationFiles)
 
 // applicationID identifies the file of a plant store, "plnt" (https://sqlite.org/pragma.html#pragma_application_id).
