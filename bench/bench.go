@@ -24,7 +24,7 @@ type bench struct {
 	work        string // directory of temporary files; removed by close
 	script      string // path of load.lua, for wrk
 	cluster     *cluster
-	certificate certificate // of the servers with TLS
+	certificate certificate // for the servers with TLS
 	processors  [2]string   // for taskset: of the servers, of the generator
 	raw         *os.File
 	dirs        int // number of run directories so far

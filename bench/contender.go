@@ -22,12 +22,12 @@ import (
 // contender is a program that the benchmark compares.
 type contender struct {
 	name, title  string
-	path, member string // of the create operation; name of the body's id member
+	path, member string // for the create operation; name of the body's id member
 	file         string // SQLite file with the table of plants; "" if it has none
 	tls          bool   // it serves HTTPS
 	webhook      bool   // it sends events to a receiver
 	bare         bool   // it checks no token and stores nothing
-	program      string // of a version of Plant Store
+	program      string // a version of Plant Store
 	start        func(ctx context.Context, b *bench, s *server) error
 }
 
@@ -101,7 +101,7 @@ func (b *bench) usesPostgres() bool {
 type server struct {
 	*process
 	contender
-	dir      string // of its files
+	dir      string // has its files
 	cpus     string // for taskset; "": all processors
 	address  string
 	client   *http.Client // trusts the certificate of a server with TLS

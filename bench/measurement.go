@@ -20,7 +20,7 @@ type machine struct {
 	System      string            `json:"system"`
 	FileSystem  string            `json:"file_system"`
 	FsyncMicros float64           `json:"fsync_micros"` // median of an append of 4 KiB and an fsync
-	Commit      string            `json:"commit"`       // of Plant Store; with + if files were modified
+	Commit      string            `json:"commit"`       // Plant Store's; with + if files were modified
 	Versions    map[string]string `json:"versions"`
 	Seconds     float64           `json:"seconds"` // measured time of each run
 }

@@ -107,7 +107,7 @@ type target struct {
 	of, to      string
 	connections []int64
 	value       func(loadRun) float64
-	name        string // of value
+	name        string // name of value
 	least       bool   // the ratio must be at least the limit, not at most
 	limit       float64
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func Example() {
-	base, token := "http://"+shared.address, shared.token // of a running server
+	base, token := "http://"+shared.address, shared.token // a running server's
 
 	c, err := client.New(base, client.WithToken(token))
 	if err != nil {

@@ -339,7 +339,7 @@ func TestNoConnection(t *testing.T) {
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		deadline time.Duration // of the context; the attempt ends after a second
+		deadline time.Duration // the context's; the attempt ends after a second
 		want     string
 	}{
 		"of the attempt": {time.Minute, "no response within 1s"},

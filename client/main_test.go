@@ -100,7 +100,7 @@ func (s *service) start() error {
 
 func (s *service) stop(by os.Signal) {
 	_ = s.process.Process.Signal(by)
-	_ = s.process.Wait() // of a killed process, an error
+	_ = s.process.Wait() // an error for a killed process
 }
 
 // own starts a server for one test.

@@ -107,7 +107,7 @@ func readCounts(t *testing.T) map[string]float64 {
 // meter counts what creates need.
 type meter struct {
 	t    *testing.T
-	name string // of the run
+	name string
 	db   string
 	got  map[string]float64 // by name, a create
 }

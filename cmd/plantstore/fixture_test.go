@@ -53,7 +53,7 @@ type fixtureStore struct {
 	Revoked string   `json:"revoked"`
 	Records []string `json:"records"`
 	Tokens  []string `json:"tokens"`
-	Head    string   `json:"head"` // of the audit log
+	Head    string   `json:"head"` // the audit log's
 }
 
 // fixtureNames returns the versions with a fixture.

@@ -12,7 +12,7 @@ import (
 // openings reports the files of a directory that processes open. Only root can read the descriptors of the program,
 // which keeps its memory from other processes of the user.
 type openings struct {
-	fd    int // of inotify(7)
+	fd    int // from inotify(7)
 	names []string
 }
 

@@ -176,7 +176,7 @@ func cleanEnviron() []string {
 // testServer is a server on a store of its own.
 type testServer struct {
 	*process
-	url string // of the public listener
+	url string // the public listener's
 	db  string
 }
 

@@ -90,7 +90,7 @@ func awaitRefusal(ctx context.Context, c *http.Client, url, token string) error 
 // stopwatch measures the time of repeated requests without the pauses of the machine: a request that takes longer
 // than stepMax counts as stepMax, because the server or the test may have been stopped.
 type stopwatch struct {
-	at  time.Time // of the last step
+	at  time.Time // when the last step ended
 	sum time.Duration
 }
 

@@ -20,7 +20,7 @@ import (
 type pipedServer struct {
 	*process
 	read   *os.File      // the pipe
-	log    *bufio.Reader // of read
+	log    *bufio.Reader // reads from read
 	listen string
 	admin  string // the URL
 	token  string // for the admin listener

@@ -21,7 +21,7 @@ import (
 type managed struct {
 	args, environ []string
 	files         []*os.File // the sockets
-	url           string     // of the public listener
+	url           string     // the public listener's
 	states        chan string
 }
 
@@ -195,7 +195,7 @@ func TestSockets(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		names []string
-		want  string // of the log
+		want  string // in the log
 	}{
 		{
 			[]string{"public", "plantstore.socket"},

@@ -73,7 +73,7 @@ func TestLastSpansAreExported(t *testing.T) {
 		t.Fatalf("the server ended with %d, %v; its log:\n%s", code, err, s.stderr)
 	}
 	names := map[string]int{}
-	for _, span := range collector.Spans() { // of the ended server
+	for _, span := range collector.Spans() { // from the server, which has ended
 		names[span.Name]++
 	}
 	if names["POST /plants"] != 2 || names["commit"] != 2 || names["COMMIT"] != 2 {

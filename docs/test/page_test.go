@@ -9,12 +9,12 @@ import (
 
 // step is one fenced block that the test executes: a script for a terminal, or a file to write.
 type step struct {
-	Line     int    // of the fence on the page
+	Line     int    // where the fence is on the page
 	Text     string // the script, or the content of the file
-	Terminal string // of a script
+	Terminal string // runs the script
 	Exit     int    // exit code that a script must have
 	From     string // terminal whose output has the script, with other tokens; empty: the script is as on the page
-	Path     string // of a file; empty for a script
+	Path     string // names a file; empty for a script
 	Want     *block // the output that the page shows for a script, if it shows any
 }
 

@@ -219,7 +219,7 @@ func (t *terminal) stop() {
 
 // reader executes the steps of a page.
 type reader struct {
-	dir  string // of the scripts and outputs
+	dir  string // has the scripts and outputs
 	home string
 	env  []string
 	as   *syscall.Credential // nil: the user of the test

@@ -119,7 +119,7 @@ func TestControl(t *testing.T) {
 // result is what a loss has shown.
 type result struct {
 	plants     int           // that were acknowledged
-	lost       int           // of these
+	lost       int           // how many of these
 	oldest     time.Duration // from the acknowledgement of the first lost one to the loss
 	violations []error
 }
@@ -129,7 +129,7 @@ type ledger struct {
 	mu      sync.Mutex
 	sent    map[int64]time.Time // plants, with the time before the request; guarded by mu
 	stored  map[int64]time.Time // acknowledged plants, with the time after the response; guarded by mu
-	command map[int64]bool      // of these, plants that a command imported; guarded by mu
+	command map[int64]bool      // plants of these that a command imported; guarded by mu
 	revoked map[string]time.Time
 }
 
@@ -147,13 +147,13 @@ type machine struct {
 	ledger
 
 	program, db string
-	token       string // of the clients
+	token       string // the clients'
 	to          string // destination of the backups
 	sync        bool   // the server runs with --backup-sync
 	server      *rig.Server
-	started     time.Time // of the server
+	started     time.Time // when the server was started
 	random      *rand.Rand
-	end         context.CancelFunc // of the load
+	end         context.CancelFunc // ends the load
 	clients     sync.WaitGroup
 }
 

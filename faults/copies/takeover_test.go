@@ -253,7 +253,7 @@ type place struct {
 // route is how a machine reaches a place, unless it is cut.
 type route struct {
 	address   string
-	before    []string // of the command line of the server
+	before    []string // goes before the server's command line
 	cut, heal func()
 }
 

@@ -40,7 +40,7 @@ type manager interface {
 type cluster struct {
 	manager
 	t     testing.TB
-	flags []string // of the servers that use it
+	flags []string // for the servers that use it
 }
 
 // newCluster waits until a cluster is healthy, and creates the database.

@@ -20,7 +20,7 @@ type host struct {
 	t       testing.TB
 	name    string
 	address string
-	dir     string // of its files; owned by postgres
+	dir     string // has its files; owned by postgres
 	command []string
 
 	init  *exec.Cmd     // its process 1: the others end with it; nil if the host is not started

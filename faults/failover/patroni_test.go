@@ -98,7 +98,7 @@ type patroni struct {
 	t      testing.TB
 	hosts  []*host
 	etcd   *etcd
-	client http.Client // of Patroni's API
+	client http.Client // for Patroni's API
 }
 
 func newPatroni(t testing.TB) *patroni {

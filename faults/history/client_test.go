@@ -48,7 +48,7 @@ type operation struct {
 	call, end time.Duration // since the run began
 	outcome   outcome
 	code      int    // error number; 0 for a plant
-	present   bool   // of a read: the export has a plant with that content
+	present   bool   // for a read: the export has a plant with that content
 	wrong     string // a wrong response
 }
 

@@ -29,8 +29,8 @@ type options struct {
 type result struct {
 	operations  int // planned
 	requests    []operation
-	kills       int // of servers that were ready
-	startKills  int // of servers that were not ready yet
+	kills       int // kills of servers that were ready
+	startKills  int // kills of servers that were not ready yet
 	restarts    []time.Duration
 	took        time.Duration
 	verify      time.Duration // the longest
@@ -82,7 +82,7 @@ type run struct {
 	db      string
 	listen  string
 	token   string
-	random  *rand.Rand // of the kills
+	random  *rand.Rand // chooses the kills
 	claims  *claims
 	current *current
 	http    *http.Client

@@ -34,7 +34,7 @@ type guessing struct {
 	name     string
 	flags    []string
 	guesses  int64                // in all
-	address  func(n int64) net.IP // of the client with that number
+	address  func(n int64) net.IP // address of the client with that number
 	p99Alone time.Duration
 	p99      time.Duration
 	grown    int64       // bytes of memory

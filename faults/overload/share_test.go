@@ -47,7 +47,7 @@ func besideGreed(t *testing.T, program string) (faults []string) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	stop := make(chan struct{})
 	var mu sync.Mutex
-	refused := 0 // of the greedy credential; guarded by mu
+	refused := 0 // plants of the greedy credential; guarded by mu
 	var greed sync.WaitGroup
 	for n := range int64(clients) {
 		greed.Go(func() {

@@ -92,8 +92,8 @@ type outage struct {
 	mu         sync.Mutex
 	history    []operation    // guarded by mu
 	violations []error        // guarded by mu
-	started    time.Time      // of the outage; guarded by mu
-	ended      time.Time      // of the outage; guarded by mu
+	started    time.Time      // when the outage started; guarded by mu
+	ended      time.Time      // when the outage ended; guarded by mu
 	responses  int            // during the outage, to requests that started late in it; guarded by mu
 	slowest    time.Duration  // slowest response; guarded by mu
 	recovered  map[int64]bool // numbers of the clients that created a plant after the outage; guarded by mu

@@ -40,10 +40,10 @@ func (f fault) String() string {
 // find the ends of requests and responses.
 type proxy struct {
 	listener net.Listener
-	network  string // of PostgreSQL
+	network  string // PostgreSQL's
 	address  string
 	inject   func(statement string) fault
-	delay    time.Duration // of a late response
+	delay    time.Duration // how late a response is
 
 	committed atomic.Int64 // statements with noResponse that PostgreSQL executed
 	running   sync.WaitGroup

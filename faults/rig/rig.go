@@ -154,7 +154,7 @@ func overlay(t testing.TB, dir string, weak []Weakness) string {
 
 // Server is a running server.
 type Server struct {
-	URL, Admin string // of the public and the admin listener, without a path
+	URL, Admin string // addresses of the public and the admin listener, without a path
 	Command    *exec.Cmd
 
 	log   logBuffer
@@ -305,7 +305,7 @@ func Token(t testing.TB, program, db, name string) string {
 // Client creates plants with a token, by the Go client without its retries.
 type Client struct {
 	Token   string
-	Timeout time.Duration // of a request; 0: that of the Go client
+	Timeout time.Duration // for a request; 0: the Go client's
 
 	mu    sync.Mutex
 	byURL map[string]*client.Client // guarded by mu

@@ -98,7 +98,7 @@ func (f fault) failsSync() bool {
 // injected are the errors that strace injected in one run.
 type injected struct {
 	calls  int
-	first  time.Time // of the first failed call
+	first  time.Time // when the first call failed
 	silent bool      // a write to standard error failed: strace counts the calls of each thread by itself
 }
 

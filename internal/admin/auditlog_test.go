@@ -125,6 +125,6 @@ func (cutLog) AuditEnds(context.Context) (audit.Ends, error) {
 }
 
 func (cutLog) AuditRows(ctx context.Context, _ int64, _ int) ([]audit.Row, error) {
-	time.Sleep(time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble of synctest
 	return nil, ctx.Err()
 }

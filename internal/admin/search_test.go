@@ -44,7 +44,7 @@ func (slow) State(context.Context) (store.State, error) { return store.State{Pla
 func (slow) Scan(
 	_ context.Context, from int64, _ int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
-	time.Sleep(500 * time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	time.Sleep(500 * time.Millisecond) //nolint:forbidigo // in a bubble of synctest
 	id := max(from, 1)
 	visit(&store.Scanned{ID: id})
 	return id + 1, true, nil
@@ -109,7 +109,7 @@ func (p pausing) Insert(context.Context, []store.Create) ([]store.Outcome, error
 func (pausing) Scan(
 	_ context.Context, from int64, _ int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
-	time.Sleep(time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble of synctest
 	id := max(from, 1)
 	visit(&store.Scanned{ID: id})
 	return id + 1, id < 11, nil

@@ -148,7 +148,7 @@ func join[T ~[]byte](list []T) string {
 // health checks find a connection.
 func TestSlowDownloads(t *testing.T) {
 	t.Parallel()
-	const connections, atOnce = 512, 64 // of the admin listener
+	const connections, atOnce = 512, 64 // on the admin listener
 	h := start(t, setup{limits: listen.Limits{Connections: connections, IdleTimeout: wait, Incomplete: 64}})
 	c := h.importing("nursery", 0)
 	file := "id,name\n" + strings.Repeat("none,"+strings.Repeat("x", 1000)+"\n", 8000)

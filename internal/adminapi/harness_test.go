@@ -43,30 +43,30 @@ type setup struct {
 
 	issuer   string
 	settings []admin.Setting
-	backups  bool          // the server makes backups
-	limits   listen.Limits // of the connections
+	backups  bool // the server makes backups
+	limits   listen.Limits
 
-	deliveries map[int64]webhook.Status // of the server
-	unrecorded func(*store.Unrecorded)  // of the service
+	deliveries map[int64]webhook.Status // what the server reports
+	unrecorded func(*store.Unrecorded)  // set in the service
 }
 
 // harness is a server with the admin API, over a store in a file.
 type harness struct {
 	t         testing.TB
-	path      string // of the store
+	path      string // path of the store
 	engine    *sqlite.Engine
 	backups   *backup.Service // nil: none
 	service   *admin.Service
 	api       *adminapi.API
 	writePath *writepath.Service
 	metrics   *prometheus.Registry
-	url       string // of the API
-	secret    string // of a token with the scope plants:read
-	admins    string // of a token with the scope admin
+	url       string // the API's
+	secret    string // secret of a token with the scope plants:read
+	admins    string // secret of a token with the scope admin
 	audited   func() // writes the counted events to the audit log; no request may follow
 	log       syncBuffer
 	client    http.Client
-	router    routers.Router // of the API document
+	router    routers.Router // has the routes of the API document
 }
 
 // createdAt is the time of creation of the plants of the tests.
@@ -208,7 +208,7 @@ type response struct {
 const ndjson = "application/x-ndjson"
 
 func init() {
-	openapi3filter.RegisterBodyDecoder(ndjson, openapi3filter.JSONBodyDecoder) // of one line
+	openapi3filter.RegisterBodyDecoder(ndjson, openapi3filter.JSONBodyDecoder) // a line is JSON
 	openapi3filter.RegisterBodyDecoder("text/csv", openapi3filter.PlainBodyDecoder)
 	openapi3filter.RegisterBodyDecoder("application/vnd.sqlite3", openapi3filter.FileBodyDecoder)
 }

@@ -155,7 +155,7 @@ func TestSearchHead(t *testing.T) {
 type gated struct {
 	admin.Engine
 	next chan struct{}
-	err  error // of a scan after next is closed
+	err  error // ends a scan after next is closed
 
 	mu    sync.Mutex
 	scans int // calls; guarded by mu
@@ -243,7 +243,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 	h, g := startGated(t)
 	other := h.mint("other", auth.ScopeRead)
 	var bodies []io.Closer
-	for i := range 4 { // of two credentials
+	for i := range 4 { // two for each credential
 		header := "Authorization: Bearer " + []string{h.secret, other}[i/2]
 		res := h.send(http.MethodGet, "/plants/search?name=acer", "", header) //nolint:bodyclose // closed below
 		bodies = append(bodies, res.Body)

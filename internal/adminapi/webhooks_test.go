@@ -133,7 +133,7 @@ func TestDeadLetters(t *testing.T) {
 	check(t, "drop of a plant", h.post(letters+"/drop", `{"plant_id":7}`), changed(2, false))
 	check(t, "drop of a webhook", h.post(letters+"/drop", `{"webhook_id":1}`), changed(0, false))
 	check(t, "retry all", h.post(letters+"/retry", `{"all":true}`), changed(1, false))
-	if got, _ := h.sequencesOf("actor=operator"); len(got) != 3 { // of the changes that changed something
+	if got, _ := h.sequencesOf("actor=operator"); len(got) != 3 { // only for changes that changed something
 		t.Errorf("got %d entries in the audit log", len(got))
 	}
 	const selection = "send webhook_id, plant_id or both, or all with the value true alone"

@@ -21,7 +21,7 @@ import (
 type sink struct {
 	mu     sync.Mutex
 	events []string
-	err    error // of the next calls
+	err    error // for the next calls
 	calls  int
 }
 

@@ -302,7 +302,7 @@ func TestKeyringExpiring(t *testing.T) {
 		{ExpiresAt: now},
 		{ExpiresAt: now.Add(-time.Hour)},
 		{ExpiresAt: now.Add(time.Hour), RevokedAt: now.Add(-time.Hour)},
-		{CreatedAt: now.Add(-time.Hour), ExpiresAt: now.Add(23 * time.Hour)}, // of a session of the console
+		{CreatedAt: now.Add(-time.Hour), ExpiresAt: now.Add(23 * time.Hour)}, // a session of the console
 	} {
 		if token.CreatedAt.IsZero() {
 			token.CreatedAt = now.Add(-week)

@@ -16,7 +16,7 @@ func TestParseScopes(t *testing.T) {
 	for _, row := range []struct {
 		name, in string
 		want     auth.Scopes
-		text     string // of String
+		text     string // what String returns
 		err      string
 	}{
 		{"none", "", 0, "", ""},

@@ -40,7 +40,7 @@ type copyRig struct {
 	to     string // destination
 	s3     s3.Config
 	random *rand.Rand
-	ids    []int64 // of the plants, one for each commit
+	ids    []int64 // ids of the plants, one for each commit
 
 	caughtUp string // Config.CaughtUp of the next server
 }
@@ -792,7 +792,7 @@ func TestClockWasAhead(t *testing.T) {
 type hooked struct {
 	destination
 
-	before    func(name string) // of the file; the prefix of segments for a list
+	before    func(name string) // called with the name of the file; for a list, with the prefix of segments
 	beforePut func(name string)
 }
 

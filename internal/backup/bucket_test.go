@@ -463,7 +463,7 @@ func TestKeysWithoutDelete(t *testing.T) {
 	defer r.Close()
 	requests.setKeep(true)
 	r.acquire()
-	for i := range 4 { // of which retention would remove two
+	for i := range 4 { // retention would remove two
 		r.must(r.makeScheduled(time.Now().Add(time.Duration(i-4) * time.Minute)))
 		r.acquire()
 	}

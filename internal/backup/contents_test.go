@@ -133,8 +133,8 @@ type history struct {
 
 	random *rand.Rand
 	now    time.Time
-	ids    []string    // of the timelines, in the order of their owners
-	since  []time.Time // of each
+	ids    []string    // the timelines, in the order of their owners
+	since  []time.Time // for each timeline
 	all    [][]forged  // all commits that lead to the end of each timeline
 }
 

@@ -189,8 +189,8 @@ type explorer struct {
 	// At the start of each schedule:
 	start    map[string]*object // in the destination
 	stores   map[string]origin  // by their names in a program
-	session  string             // of the owner
-	timeline string             // of the owner
+	session  string             // the owner's
+	timeline string             // the owner's
 	store    string             // identity
 
 	dir     string

@@ -46,7 +46,7 @@ func TestLoss(t *testing.T) {
 	want(0, Loss{Some: true, Before: madeAt(1)})
 	want(1, Loss{}) // the segments after the first backup have all
 
-	var first time.Time // of the commits after the first backup
+	var first time.Time // when the first commit after the first backup was made
 	for _, s := range r.segments() {
 		switch s.First - backups[0].Manifest.Commits {
 		case 1:

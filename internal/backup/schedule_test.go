@@ -29,7 +29,7 @@ type rig struct {
 	*Service
 
 	t   *testing.T
-	dir string // of the backups
+	dir string // has the backups
 	log *logLines
 
 	mu     sync.Mutex
@@ -294,7 +294,7 @@ func TestScheduleRetries(t *testing.T) {
 func TestScheduleOtherStore(t *testing.T) {
 	t.Parallel()
 	r, other := newRig(t), newRig(t)
-	other.dir = r.dir // of its copies
+	other.dir = r.dir // has its copies
 	names := []string{r.nameAt(-3 * time.Minute), r.nameAt(-2 * time.Minute), r.nameAt(-time.Minute)}
 	for _, name := range names {
 		other.copyAs(name)

@@ -386,7 +386,7 @@ func TestExpiry(t *testing.T) {
 		"ERROR the TLS certificate has expired; clients refuse it: replace the files"
 	const day = 24 * time.Hour
 	for name, in := range map[string]struct {
-		valid, left time.Duration // of the certificate, at the start
+		valid, left time.Duration // the certificate's, at the start
 		wait        time.Duration
 		want        map[string]int
 	}{

@@ -42,14 +42,14 @@ type harness struct {
 	writePath *writepath.Service
 	console   *console.Console
 	backups   *backup.Service
-	host      string // of the admin listener
+	host      string // the admin listener's
 	admin     string // secret of the token operator, with the scopes admin, plants:read and plants:create
 	routes    []server.Route
 	down      func() // closes the admin listener and its connections
 	audit     *audit.Recorder
 	audited   func() // writes the counted refusals to the audit log; no request may follow
 
-	deliveries map[int64]webhook.Status // of the server; set before a request
+	deliveries map[int64]webhook.Status // what the server reports; set before a request
 
 	verifier *atomic.Pointer[oidc.Verifier] // to nil: no JWT is valid
 }
@@ -202,7 +202,7 @@ type client struct {
 	h      *harness
 	cookie string // name=value; empty: none
 	header http.Header
-	host   string // of the header; empty: that of the listener
+	host   string // in the header; empty: the listener's
 }
 
 // response is a response with its body.

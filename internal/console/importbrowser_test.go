@@ -202,7 +202,7 @@ func TestServerEndsDuringImportInBrowser(t *testing.T) {
 // After a lost connection the button imports the same file again, without another choice of the file.
 func TestImportAgainInBrowser(t *testing.T) {
 	t.Parallel()
-	var proxy *s3test.Proxy // of TCP
+	var proxy *s3test.Proxy // for TCP
 	var release func()
 	h, b, paused := startPausedAt(t, func(host string) string {
 		var err error

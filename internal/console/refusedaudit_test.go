@@ -17,7 +17,7 @@ import (
 type refusedSignIns struct {
 	Actor     audit.Actor
 	Address   string
-	RequestID string // of the last sign-in
+	RequestID string // the last sign-in's
 	Count     int
 }
 
@@ -72,7 +72,7 @@ func (h *harness) refusedSignIns(began time.Time) map[string]refusedSignIns {
 		if e.Action != audit.SignInRefused {
 			continue
 		}
-		count := 1 // of the first one
+		count := 1 // the first one
 		if len(e.Details) == 3 && e.Details[1].Key == "count" && e.Details[2].Key == "since" {
 			var errCount error
 			count, errCount = strconv.Atoi(e.Details[1].Value)

@@ -202,7 +202,7 @@ func TestRunReportsTime(t *testing.T) {
 func TestRunBoundsContent(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		bytes int // of a row that is too long
+		bytes int // size of a row that is too long
 		ratio int64
 		want  error
 	}{

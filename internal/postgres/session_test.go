@@ -30,7 +30,7 @@ var hostileDefaults = []string{
 // alter sets settings, or all of hostileDefaults, with a prefix such as ALTER SYSTEM.
 func alter(t testing.TB, at, prefix string) {
 	t.Helper()
-	c := connect(t, at) // of one session, because later ones have the new defaults
+	c := connect(t, at) // one session, because later ones have the new defaults
 	for _, setting := range hostileDefaults {
 		name, value, _ := strings.Cut(setting, "=")
 		if name != "search_path" {

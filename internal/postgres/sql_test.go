@@ -213,7 +213,7 @@ func (r *recorder) requireStandby(t *testing.T) {
 // lineSignal is a log that sends to seen for lines with a text, unless a value waits there.
 type lineSignal struct {
 	text string
-	seen chan struct{} // of capacity 1
+	seen chan struct{} // capacity 1
 }
 
 func (l lineSignal) Write(line []byte) (int, error) {
@@ -237,7 +237,7 @@ func (r *recorder) statements(t *testing.T) (serving, moving []string) {
 	onlyMoved := map[string]bool{}
 	for _, s := range all {
 		sql := oneLine(s.SQL)
-		if s.Application != "plantstore" || sql == "" { // of a test, or of a check by pgx that a connection is alive
+		if s.Application != "plantstore" || sql == "" { // from a test, or a check by pgx that a connection is alive
 			continue
 		}
 		was, seen := onlyMoved[sql]

@@ -419,7 +419,7 @@ func TestReloadDuringWait(t *testing.T) {
 	}()
 	s.waiting(0)
 	select {
-	case <-repeats.seen: // of the settings of require
+	case <-repeats.seen: // from require, which reads the settings
 	default:
 	}
 	execute(t, s.url, "SELECT pg_reload_conf()")
@@ -480,7 +480,7 @@ func (s *standby) loseStandby(e *postgres.Engine, repeats lineSignal) {
 	}()
 	s.waiting(0)
 	select {
-	case <-repeats.seen: // of an earlier call
+	case <-repeats.seen: // from an earlier call
 	default:
 	}
 	s.release() // the COMMIT succeeds, without a standby

@@ -31,7 +31,7 @@ func TestGetResumes(t *testing.T) {
 	text := uploaded(t, open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket), "p-1")
 	b := open(t, s3.Config{Endpoint: p.Endpoint}, s3test.Bucket)
 	for name, test := range map[string]struct {
-		bytes int64 // of each connection
+		bytes int64 // after which a connection breaks
 		want  string
 	}{
 		"three connections": {10 << 20, ""},
@@ -87,9 +87,9 @@ func TestGetFromOtherServers(t *testing.T) {
 	s := startServer(t)
 	text := uploaded(t, open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket), "p-1")
 	for name, other := range map[string]struct {
-		header http.Header // of the response with the rest
+		header http.Header // in the response with the rest
 		status int
-		tag    string // of the first response
+		tag    string // in the first response
 		want   string
 	}{
 		"the whole object": {nil, 200, `"1"`, "did not return the part of the object"},

@@ -114,7 +114,7 @@ var everyScope = []string{"plants:create", "plants:read", "admin", "metrics"}
 // credentials are the headers of requests by kind. Those of the last three kinds depend on the scope.
 type credentials struct {
 	fixed   [kindOtherScope][]string
-	secrets map[string]string // of tokens by scopes
+	secrets map[string]string // secrets of tokens, by scopes
 	jwts    map[string]string // by scopes
 }
 

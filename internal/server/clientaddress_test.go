@@ -29,7 +29,7 @@ func TestClientAddress(t *testing.T) {
 	long := strings.Repeat("9.9.9.9, ", 1800) // 16 KiB
 	for _, row := range []struct {
 		name, peer, want string
-		lines            []string // of X-Forwarded-For
+		lines            []string // X-Forwarded-For
 	}{
 		{"no header", proxy, peer, nil},
 		{"no proxy", "192.0.2.7:1", "192.0.2.7", []string{"203.0.113.9"}},

@@ -92,7 +92,7 @@ func testMemoryOfHeads(t *testing.T, over func(*setup)) {
 	const clients, headBytes, most = 40, 15_000, 100_000
 	h := start(t, over, func(s *setup) { s.connections = listen.Limits{IncompleteBytes: most} })
 	good := h.dial(t, h.public)
-	const free = 4 << 10 // of each head
+	const free = 4 << 10 // for each head
 	for i := range clients {
 		c := h.dialAs(t, net.IPv4(127, 1, 0, byte(i+1)))
 		c.write("POST /plants HTTP/1.1\r\nX-Long: " + strings.Repeat("a", headBytes) + "\r\n")

@@ -210,7 +210,7 @@ func TestClientCertificates(t *testing.T) {
 				if len(config.Certificates) == 0 {
 					return &tls.Certificate{}, nil
 				}
-				return &config.Certificates[0], nil // of another authority, too
+				return &config.Certificates[0], nil // from another authority, too
 			}
 			h.refusedTLS(t, config)
 		})

@@ -42,13 +42,13 @@ type setup struct {
 	jwt         writepath.VerifyJWT
 	queue       writepath.Limits
 	limits      server.Limits
-	connections listen.Limits // of the public listener
-	admins      listen.Limits // of the connections of the admin listener
+	connections listen.Limits // for the public listener
+	admins      listen.Limits // for the admin listener
 	prefix      string        // the path of the base URL
 	base        string        // the whole base URL; empty: address of the public listener and prefix
 	ownHostOnly bool
 	origins     []string
-	level       slog.Level // of the log
+	level       slog.Level // the log's
 	pprof       bool
 	api         bool // the admin API
 	routes      []server.Route
@@ -57,7 +57,7 @@ type setup struct {
 	recorder    *audit.Recorder
 	tracer      *trace.Tracer
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
-	tls         *tlsSetup     // of the public listener; nil: no TLS
+	tls         *tlsSetup     // on the public listener; nil: no TLS
 }
 
 // harness is a running server: both listeners on 127.0.0.1, a store, and an engine with a file.
@@ -323,7 +323,7 @@ func (h *harness) fill(raw string) string { return strings.ReplaceAll(raw, "{tok
 // other paths.
 func (h *harness) validate(raw string, a response) {
 	h.t.Helper()
-	if a.Header["X-Request-Id"] == nil { // of net/http
+	if a.Header["X-Request-Id"] == nil { // from net/http
 		return
 	}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))

@@ -218,7 +218,7 @@ func readResponse(r *bufio.Reader, method string) (a response, err error) {
 		return a, nil
 	}
 	if a.Header.Get("Content-Length") == "" && a.Header.Get("Connection") == "close" && a.Header.Get("Date") == "" {
-		body, err := io.ReadAll(r) // of net/http
+		body, err := io.ReadAll(r) // from net/http
 		a.Body = string(body)
 		return a, err
 	}

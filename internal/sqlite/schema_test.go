@@ -228,7 +228,7 @@ func endlessTree(t *testing.T, path, table string) {
 	pages := len(data) / pageBytes
 	interior := func(child uint32) []byte { // https://sqlite.org/fileformat2.html#b_tree_pages
 		page := make([]byte, pageBytes)
-		page[0] = 5 // of a table
+		page[0] = 5 // a table's
 		binary.BigEndian.PutUint16(page[3:], children)
 		binary.BigEndian.PutUint32(page[8:], child)
 		at := pageBytes

@@ -57,7 +57,7 @@ func TestInvalidVariables(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist", "OpenTelemetry: read tls ca cert file"},
 		{"OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OpenTelemetry: parse duration"},
 		{"OTEL_TRACES_SAMPLER", "jaeger_remote", "unsupported sampler: jaeger_remote"},
-		{"OTEL_TRACES_SAMPLER_ARG", "2", ""}, // of another sampler
+		{"OTEL_TRACES_SAMPLER_ARG", "2", ""}, // for another sampler
 	} {
 		c := tracetest.Start(t)
 		tr := start(t, c.URL, row.name, row.value)

@@ -31,11 +31,11 @@ type stub struct {
 	tokens   []auth.Token
 	version  int64
 	polls    int           // calls of State
-	pollTime time.Duration // of each call of State
-	err      error         // of State
-	useErr   error         // of MarkUsed
+	pollTime time.Duration // how long each call of State takes
+	err      error         // State returns it
+	useErr   error         // MarkUsed returns it
 	uses     []auth.Use
-	usesMost int // of one call of MarkUsed
+	usesMost int // most of one call of MarkUsed
 }
 
 func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {

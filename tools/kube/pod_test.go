@@ -167,7 +167,7 @@ type running struct {
 	cmd    *exec.Cmd
 	stderr lockedBuffer
 	ended  chan struct{} // closed when the container has ended
-	err    error         // of Wait; valid when ended is closed
+	err    error         // from Wait; valid when ended is closed
 }
 
 // start starts the container of a template. The end of the test removes it.

@@ -30,7 +30,7 @@ var scripts embed.FS
 // source has the facts of the packages that do not depend on the program.
 type source struct {
 	version, maintainer, homepage string
-	at                            time.Time // of every file
+	at                            time.Time // every file's
 	root, completions             string    // directories
 	pages, share                  string    // directories of tools/manual-pages.sh and tools/shared-files.sh
 }
@@ -50,7 +50,7 @@ type format struct {
 type file struct {
 	to, from string
 	content  []byte // used if from is empty
-	kind     string // of nfpm; empty: a regular file
+	kind     string // for nfpm; empty: a regular file
 	mode     os.FileMode
 }
 

@@ -11,7 +11,7 @@ import (
 // licence is a licence that the project accepts in the program: each of them allows the use, X ship its text.
 type licence struct {
 	id      string   // SPDX identifier
-	phrases []string // of its text in small letters with single spaces; a text with all of them has this licence
+	phrases []string // in small letters with single spaces; a text with all of them has this licence
 	without string   // a text with this phrase has another licence; empty: none
 }
 

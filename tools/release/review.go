@@ -28,7 +28,7 @@ var texts embed.FS
 type embeddedFile struct {
 	component, version string
 	file               string // package and name
-	sha256             string // of the file
+	sha256             string // the file's
 	text               string // file below texts
 	ids                []string
 }

@@ -180,8 +180,8 @@ func TestSegmentTimes(t *testing.T) {
 	const from, to = 1_800_000_000_000_000, 1_800_000_000_000_007
 	for _, test := range []struct {
 		name     string
-		from, to int64    // of the first line
-		since    [3]int64 // of the commits
+		from, to int64    // times in the first line
+		since    [3]int64 // by commit
 		whole    bool
 	}{
 		{"whole", from, to, [3]int64{from, 0, 7}, true},
