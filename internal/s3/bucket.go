@@ -44,7 +44,7 @@ func FromEnvironment(vars map[string]string) Config {
 type Bucket struct {
 	name     string
 	base     *url.URL // URL of the bucket
-	endpoint string   // of the server, for messages
+	endpoint string   // for messages
 	region   string
 	client   *http.Client
 	chain    *credentials.Credentials
