@@ -17,16 +17,15 @@ import (
 // A checkpoint copies the WAL into the file, so that the WAL can restart. No checkpoint runs inside a commit, because
 // its random writes would delay the whole batch:
 //
-//   - When the WAL has startFrames, the server's second connection copies it in the
-//     background while commits continue, and then the frames of these commits, until few
-//     are left. In a large file nearly every frame is a different page, so waiting saves
-//     little, and small steps keep the WAL short. In a small file the frames repeat a few
-//     pages, and only the last frame of a page is copied, so large steps save most copies.
-//   - After that, the committer copies the remaining frames between two batches. The next
-//     commit then overwrites the WAL from its start.
-//   - If the WAL still reaches its limit, the committer waits for the background and copies
-//     the rest. But if a reader, such as a backup, made the WAL grow, it may grow to three
-//     times that size, until the reader ends and the background can copy it.
+//   - When the WAL has startFrames, the server's second connection copies it in the background while commits continue,
+//     and then the frames of these commits, until few are left. In a large file nearly every frame is a different page,
+//     so waiting saves little, and small steps keep the WAL short. In a small file the frames repeat a few pages, and
+//     only the last frame of a page is copied, so large steps save most copies.
+//   - After that, the committer copies the remaining frames between two batches. The next commit then overwrites the
+//     WAL from its start.
+//   - If the WAL still reaches its limit, the committer waits for the background and copies the rest. But if a reader,
+//     such as a backup, made the WAL grow, it may grow to three times that size, until the reader ends and the
+//     background can copy it.
 //
 // No client waits for a command, so it has no background: it copies between its batches when the WAL reaches half of
 // its limit.

@@ -16,15 +16,14 @@ import (
 
 // SQLite's write lock is not fair, and it does not show a server. So there are lock files beside the database:
 //
-//   - The one server of the file locks FILE-serve until it ends, and the file itself by LockFile.
-//     A restore locks FILE-serve and the write ticket before it replaces the file.
+//   - The one server of the file locks FILE-serve until it ends, and the file itself by LockFile. A restore locks
+//     FILE-serve and the write ticket before it replaces the file.
 //
-//   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
-//     it before each batch and waits for the command. Without the ticket, the server would
-//     acquire SQLite's write lock again within microseconds.
+//   - A command locks FILE-ticket, the write ticket, before it writes. The server checks it before each batch and waits
+//     for the command. Without the ticket, the server would acquire SQLite's write lock again within microseconds.
 //
-//   - Every process that may change the store shares FILE-move while it has the store open. A move
-//     locks it, for the store that it copies and for the new one.
+//   - Every process that may change the store shares FILE-move while it has the store open. A move locks it, for the
+//     store that it copies and for the new one.
 //
 // They use flock(2), so the kernel releases them when the process ends.
 
