@@ -39,7 +39,7 @@ func New(source []byte, texts map[string]string, entries []plant.Entry) (*Docume
 	}
 	replace(&root, strings.NewReplacer(names...))
 	d := &Document{}
-	if err := cmp.Or(d.writeYAML(&root), d.writeJSON(&root), d.writeHTML(&root)); err != nil {
+	if err := cmp.Or(d.writeYAML(&root), d.writeJSON(&root), d.writeHTML((*node)(root.Content[0]))); err != nil {
 		return nil, fmt.Errorf("write the API document: %w", err)
 	}
 	return d, nil

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	_ "embed" // for the templates and the files of the page
 	"html/template"
-	"path"
 	"strconv"
 	"strings"
 	"unicode"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // The files of a page with a document.
@@ -29,7 +26,7 @@ var (
 
 var (
 	documentTemplate = template.Must(template.New("document").Funcs(template.FuncMap{
-		"breaks": Breaks, "lower": strings.ToLower, "kind": statusKind, "component": path.Base, // the last segment of a $ref
+		"breaks": Breaks, "lower": strings.ToLower, "kind": statusKind,
 	}).Parse(documentText))
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
@@ -74,15 +71,18 @@ type Server struct{ URL, Description string }
 // Relative reports whether the URL has no host, so that it depends on the address of the document.
 func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
 
-func (d *Document) writeHTML(root *yaml.Node) error {
-	parsed, err := parse(root)
-	if err != nil {
-		return err
+func (d *Document) writeHTML(root *node) error {
+	d.Title, d.Version = root.At("info", "title").String(), root.At("info", "version").String()
+	d.Summary = root.At("info", "summary").String()
+	for _, s := range root.At("servers").Items() {
+		d.Servers = append(d.Servers, Server{s.At("url").String(), s.At("description").String()})
 	}
 	var body bytes.Buffer
-	err = documentTemplate.Execute(&body, parsed)
-	d.Title, d.Version, d.Summary = parsed.Info.Title, parsed.Info.Version, parsed.Info.Summary
-	d.Servers, d.HTML = parsed.Servers, template.HTML(body.String())
+	err := documentTemplate.Execute(&body, struct {
+		*node
+		Groups []group
+	}{root, root.groups()})
+	d.HTML = template.HTML(body.String())
 	return err
 }
 
