@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,19 +31,12 @@ func (a StoreAddress) String() string { return a.Path + string(a.URL) }
 // Type implements pflag.Value.
 func (a *StoreAddress) Type() string { return "store" }
 
-const acceptedAddresses = "use the path of a file, or a URL postgres://… or postgresql://…"
-
-var (
-	firstElement = regexp.MustCompile(`^[^/]*`)
-	schemeOf     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
-	// withoutScheme matches user:password@host/database and host/database?name=value.
-	withoutScheme = regexp.MustCompile(`(?s)^(//|[^/.]).*(:.*@|\?.*=)`)
-	encodedScheme = regexp.MustCompile(`(?i)^postgres(ql)?%3a`) // a percent-encoded URL
-)
+// otherAddress matches URLs of other schemes, keyword strings of libpq, and URLs without a scheme, which may have a
+// password.
+var otherAddress = regexp.MustCompile(`(?s)^[^/]*[:=]|^(//|[^/.]).*(:.*@|\?.*=)`)
 
 // Set implements pflag.Value. Its errors contain no part of the text that may be secret.
 func (a *StoreAddress) Set(text string) (err error) {
-	first := firstElement.FindString(text)
 	switch {
 	case text == "":
 		return errors.New("the path is empty; use the path of a file")
@@ -52,19 +44,9 @@ func (a *StoreAddress) Set(text string) (err error) {
 		url, err := postgres.ParseURL(text)
 		*a = StoreAddress{URL: url}
 		return err
-	case strings.Contains(first, "="):
-		return fmt.Errorf("the address is a libpq keyword string; %s; write a path with = as ./path", acceptedAddresses)
-	case strings.Contains(first, ":"):
-		fault := "has a colon before the first slash"
-		if match := schemeOf.FindStringSubmatch(text); match != nil {
-			fault = fmt.Sprintf("has the scheme %q", match[1])
-		}
-		return fmt.Errorf("the address %s; %s; write a path with a colon as ./path", fault, acceptedAddresses)
-	case encodedScheme.MatchString(text):
-		return fmt.Errorf("the address is a percent-encoded URL; %s", acceptedAddresses)
-	case withoutScheme.MatchString(text):
-		return fmt.Errorf("the address is a URL without a scheme; %s; write a path with these characters as ./path",
-			acceptedAddresses)
+	case otherAddress.MatchString(text):
+		return errors.New("the address is neither a path nor a URL of PostgreSQL; use the path of a file, or a URL " +
+			"postgres://… or postgresql://…; write a path with a colon, an equals sign or a question mark as ./path")
 	}
 	*a = StoreAddress{Path: text}
 	return nil
