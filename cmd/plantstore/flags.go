@@ -90,6 +90,8 @@ func argsFault(cmd *cobra.Command, args []string) error {
 		return unknownCommand(cmd, args[0])
 	case operand == "" || strings.HasPrefix(operand, "-"):
 		return fmt.Errorf("unexpected argument %q; %s has flags only", args[0], cmd.CommandPath())
+	case len(args) == 1: // after help and the name of a command
+		return fmt.Errorf("unexpected argument %q", args[0])
 	}
 	return fmt.Errorf("unexpected argument %q after %q; quote an argument that has spaces", args[1], args[0])
 }
