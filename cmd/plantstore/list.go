@@ -17,32 +17,19 @@ import (
 )
 
 func newList(p *program) *cobra.Command {
-	return p.listing(&cobra.Command{
-		Use:   "list",
-		Short: "List plants by ascending id",
-		Example: `  plantstore list --tag tree --limit 20
-  plantstore list --after 7159 --json`,
-		Args: cobra.NoArgs,
-	})
-}
-
-func newSearch(p *program) *cobra.Command {
-	return p.listing(&cobra.Command{
-		Use:   "search TEXT",
-		Short: "Find plants by a part of their name",
-		Long: `List the plants whose name contains TEXT, in any case of letters, by ascending id.
-The command reads the whole table, because the store has no index of names.`,
-		Example: `  plantstore search rosa
-  plantstore search acer --tag tree --json`,
-		Args: cobra.ExactArgs(1),
-	})
-}
-
-// listing adds the flags of a list of plants to a command, and what it does. The argument, if it has one, is a part of
-// their names.
-func (p *program) listing(cmd *cobra.Command) *cobra.Command {
 	var tag string
 	var after int64
+	cmd := &cobra.Command{
+		Use:   "list [TEXT]",
+		Short: "List plants by ascending id, or those with a text in their name",
+		Long: `List the plants by ascending id. With TEXT, list only those whose name contains it,
+in any case of letters: the command then reads the whole table, because the store
+has no index of names.`,
+		Example: `  plantstore list --tag tree --limit 20
+  plantstore list --after 7159 --json
+  plantstore list acer --tag tree`,
+		Args: cobra.MaximumNArgs(1),
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		q := admin.PageQuery{Name: strings.Join(args, "")}
 		if cmd.Flags().Changed("after") {
