@@ -30,11 +30,7 @@ type deletion struct {
 	Last bool   // so that a restore of the newest state needs it
 }
 
-func (c *Console) showBackups(call *server.Call) error {
-	return c.backupsWith(call, nil)
-}
-
-func (c *Console) backupsWith(call *server.Call, fault *plant.Error) error {
+func (c *Console) showBackups(call *server.Call, fault *plant.Error) error {
 	return c.renderBackups(call, fault, nil)
 }
 

@@ -88,6 +88,9 @@ func (c *Console) Routes() ([]server.Route, error) {
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, AllowLinks: true, Handle: handle}
 	}
+	withForms := func(path string, show faultPage) server.Route {
+		return page(path, func(call *server.Call) error { return show(call, nil) })
+	}
 	change := func(path string, handle server.HandlerFunc, show faultPage) server.Route {
 		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(onPage(handle, show))}
 	}
@@ -110,21 +113,21 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
 		{Method: "GET", Path: "/plants/{id}", Scope: read, AllowLinks: true, Handle: c.showPlant},
 
-		page("/credentials", c.showCredentials),
-		change("/credentials/mint", c.mintCredential, c.credentialsWith),
-		change("/credentials/rotate", c.rotateCredential, c.credentialsWith),
-		change("/credentials/revoke", c.revokeCredential, c.credentialsWith),
+		withForms("/credentials", c.showCredentials),
+		change("/credentials/mint", c.mintCredential, c.showCredentials),
+		change("/credentials/rotate", c.rotateCredential, c.showCredentials),
+		change("/credentials/revoke", c.revokeCredential, c.showCredentials),
 
-		page("/backups", c.showBackups),
-		change("/backups/start", c.startBackup, c.backupsWith),
-		change("/backups/verify", checkBackup(c.Operations.VerifyBackup), c.backupsWith),
-		change("/backups/drill", checkBackup(c.Operations.DrillBackup), c.backupsWith),
-		change("/backups/delete", c.deleteBackup, c.backupsWith),
+		withForms("/backups", c.showBackups),
+		change("/backups/start", c.startBackup, c.showBackups),
+		change("/backups/verify", checkBackup(c.Operations.VerifyBackup), c.showBackups),
+		change("/backups/drill", checkBackup(c.Operations.DrillBackup), c.showBackups),
+		change("/backups/delete", c.deleteBackup, c.showBackups),
 		{Method: "GET", Path: "/backups/{name}", Scope: all, Untimed: true, Handle: c.downloadBackup},
 
-		page("/webhooks", c.showWebhooks),
-		change("/webhooks/retry", changeDead("retry", c.Operations.RetryDead), c.webhooksWith),
-		change("/webhooks/drop", changeDead("drop", c.Operations.DropDead), c.webhooksWith),
+		withForms("/webhooks", c.showWebhooks),
+		change("/webhooks/retry", changeDead("retry", c.Operations.RetryDead), c.showWebhooks),
+		change("/webhooks/drop", changeDead("drop", c.Operations.DropDead), c.showWebhooks),
 
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),

@@ -112,11 +112,7 @@ func chosen(list []lifetime, value string) (time.Duration, error) {
 	return list[i].time, nil
 }
 
-func (c *Console) showCredentials(call *server.Call) error {
-	return c.credentialsWith(call, nil)
-}
-
-func (c *Console) credentialsWith(call *server.Call, fault *plant.Error) error {
+func (c *Console) showCredentials(call *server.Call, fault *plant.Error) error {
 	return c.renderCredentials(call, view{Fault: fault}, credentials{})
 }
 

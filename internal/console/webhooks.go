@@ -21,11 +21,7 @@ type webhooks struct {
 
 const deadOnPage = 50
 
-func (c *Console) showWebhooks(call *server.Call) error {
-	return c.webhooksWith(call, nil)
-}
-
-func (c *Console) webhooksWith(call *server.Call, fault *plant.Error) error {
+func (c *Console) showWebhooks(call *server.Call, fault *plant.Error) error {
 	list, err := c.Operations.Webhooks(call.Context(), admin.ListQuery{Limit: admin.PageMax})
 	if err != nil {
 		return err
