@@ -70,11 +70,7 @@ func newPooled(t *testing.T, settings ...string) *pgtest.Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(stop)
 	}
 	return own
 }

@@ -2,7 +2,6 @@
 package pebbletest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
@@ -17,15 +16,12 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -48,29 +44,8 @@ type CA struct {
 	dir, management string
 	program         string
 	environ         []string
-	command         *exec.Cmd
-	exited          chan struct{}
-	output          buffer
-}
-
-// buffer is a bytes.Buffer for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// String returns the bytes so far.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	process         *childtest.Process
+	output          childtest.Output
 }
 
 // Start builds Pebble from tools/pebble.mod and starts it. The caller stops it.
@@ -90,12 +65,11 @@ func Start(ctx context.Context, c Config) (*CA, error) {
 }
 
 func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
-	program, err := build(ctx, dir)
+	program, err := childtest.Build(ctx, "pebble")
 	if err != nil {
 		return nil, err
 	}
-	host := loopback()
-	addresses, err := freeAddresses(ctx, host, 2)
+	host, addresses, err := childtest.FreeAddresses(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -129,48 +103,6 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 	return ca, nil
 }
 
-// loopback returns a random address of the loopback interface. Other processes do not take its free ports. Only Linux
-// has more than one address.
-func loopback() net.IP {
-	octet := func() byte { return byte(2 + mathrand.N(250)) } //nolint:gosec // no secret
-	if runtime.GOOS != "linux" {
-		return net.IPv4(127, 0, 0, 1)
-	}
-	return net.IPv4(127, octet(), octet(), octet())
-}
-
-// build builds the program, which the build cache usually has.
-func build(ctx context.Context, dir string) (string, error) {
-	module, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
-	}
-	program := filepath.Join(dir, "pebble")
-	cmd := exec.CommandContext(ctx, "go", "build", "-modfile=tools/pebble.mod", "-o", program,
-		"github.com/letsencrypt/pebble/v2/cmd/pebble")
-	cmd.Dir = filepath.Dir(strings.TrimSpace(string(module)))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build Pebble: %w\n%s", err, out)
-	}
-	return program, nil
-}
-
-// freeAddresses returns addresses of free ports of a host on loopback. No other program has the same host, so the ports
-// stay free until the CA listens, and while it is killed.
-func freeAddresses(ctx context.Context, host net.IP, n int) ([]string, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host.String(), "0"))
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close() // after the other ports are known, so that they differ
-	others, err := freeAddresses(ctx, host, n-1)
-	return append(others, l.Addr().String()), err
-}
-
 // selfSigned returns a certificate for a host and its key, in PEM.
 func selfSigned(host net.IP) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -194,39 +126,18 @@ func selfSigned(host net.IP) (certificate, key []byte, err error) {
 }
 
 // Resume starts the CA again after Pause, at the same address. It has lost its accounts, orders and roots.
-func (c *CA) Resume(ctx context.Context) error {
-	c.command = exec.CommandContext(context.WithoutCancel(ctx), c.program, "-config", filepath.Join(c.dir, "config.json"))
-	c.command.Env = c.environ
-	c.command.Stdout, c.command.Stderr = &c.output, &c.output
-	childtest.EndWithTest(c.command, syscall.SIGKILL)
-	if err := c.command.Start(); err != nil {
-		return err
-	}
-	exited := make(chan struct{})
-	c.exited = exited
-	go func(cmd *exec.Cmd) { // ends with the process; Pause waits for it
-		_ = cmd.Wait()
-		close(exited)
-	}(c.command)
-	for {
-		if _, err := c.IssuerRoots(ctx); err == nil {
-			return nil
-		}
-		select {
-		case <-exited:
-			return fmt.Errorf("pebble has exited: %s", &c.output)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+func (c *CA) Resume(ctx context.Context) (err error) {
+	command := exec.CommandContext(context.WithoutCancel(ctx), c.program, "-config", filepath.Join(c.dir, "config.json"))
+	command.Env = c.environ
+	c.process, err = childtest.Start(ctx, command, syscall.SIGKILL, &c.output, func() bool {
+		_, err := c.IssuerRoots(ctx)
+		return err == nil
+	})
+	return err
 }
 
 // Pause stops the CA; Resume starts it again.
-func (c *CA) Pause() {
-	_ = c.command.Process.Kill()
-	<-c.exited
-}
+func (c *CA) Pause() { c.process.End() }
 
 // Stop stops the CA and removes its files.
 func (c *CA) Stop() error {

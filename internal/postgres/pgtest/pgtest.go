@@ -3,7 +3,6 @@
 package pgtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ var ErrMissing = errors.New("PostgreSQL is not installed: apt-get install postgr
 type Server struct {
 	dir     string
 	command *exec.Cmd
-	output  bytes.Buffer // read it after exited is closed
-	exited  chan struct{}
+	process *childtest.Process
+	output  childtest.Output
 	names   atomic.Int64 // the last number of nextName
 }
 
@@ -162,26 +161,26 @@ func (s *Server) start(
 }
 
 // launch starts the process of the server.
-func (s *Server) launch(ctx context.Context) error {
-	s.command.Stderr = &s.output
-	childtest.EndWithTest(s.command, syscall.SIGQUIT)
-	if err := s.command.Start(); err != nil {
-		return err
-	}
-	s.exited = make(chan struct{})
-	go func() { // ends with the server; Stop waits for it
-		_ = s.command.Wait()
-		close(s.exited)
-	}()
-	return s.await(ctx)
+func (s *Server) launch(ctx context.Context) (err error) {
+	s.process, err = launch(ctx, s.command, syscall.SIGQUIT, &s.output, s.url("postgres"))
+	return err
+}
+
+// launch starts a program, and waits until it accepts connections to a database.
+func launch(
+	ctx context.Context, command *exec.Cmd, end syscall.Signal, output *childtest.Output, url string,
+) (*childtest.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return childtest.Start(ctx, command, end, output, func() bool {
+		c, err := pgx.Connect(ctx, url)
+		return err == nil && c.Close(ctx) == nil
+	})
 }
 
 // Crash stops the server at once, without a checkpoint, and starts it again.
 func (s *Server) Crash(ctx context.Context) error {
-	if err := s.command.Process.Signal(syscall.SIGQUIT); err != nil {
-		return err
-	}
-	<-s.exited
+	s.process.End()
 	again := exec.CommandContext(context.WithoutCancel(ctx), s.command.Path, s.command.Args[1:]...)
 	again.Dir, again.SysProcAttr = s.command.Dir, s.command.SysProcAttr
 	s.command = again
@@ -209,27 +208,6 @@ func (s *Server) write(as *syscall.Credential, files map[string][]byte) error {
 	return nil
 }
 
-// await waits until the server accepts connections.
-func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := pgx.Connect(ctx, s.url("postgres"))
-		if err == nil {
-			return c.Close(ctx)
-		}
-		select {
-		case <-tick.C:
-		case <-s.exited:
-			return fmt.Errorf("PostgreSQL exited: %s", s.output.String())
-		case <-ctx.Done():
-			return errors.Join(err, s.Stop())
-		}
-	}
-}
-
 func (s *Server) url(database string) string {
 	return "postgres://postgres@/" + database + "?host=" + url.QueryEscape(s.dir)
 }
@@ -253,7 +231,6 @@ func (s *Server) Schema(ctx context.Context) (string, error) {
 
 // Stop stops the server at once and removes its files.
 func (s *Server) Stop() error {
-	err := s.command.Process.Signal(syscall.SIGQUIT)
-	<-s.exited
-	return errors.Join(err, os.RemoveAll(s.dir))
+	s.process.End()
+	return os.RemoveAll(s.dir)
 }

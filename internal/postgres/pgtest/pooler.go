@@ -8,9 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/childtest"
 )
@@ -23,7 +20,7 @@ var ErrNoPooler = errors.New("PgBouncer is not installed: apt-get install pgboun
 // Pooler starts PgBouncer before the server with a pool mode, session or transaction, and returns a function that stops
 // it. Clients reach it with the server's URLs and that port. In transaction mode it changes the session after each
 // transaction, if there are several.
-func (s *Server) Pooler(ctx context.Context, mode string, port int) (stop func() error, err error) {
+func (s *Server) Pooler(ctx context.Context, mode string, port int) (stop func(), err error) {
 	if _, err := os.Stat(poolerProgram); err != nil {
 		return nil, ErrNoPooler
 	}
@@ -48,28 +45,10 @@ server_idle_timeout = 1
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), poolerProgram, "--quiet", filepath.Join(s.dir, name))
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	childtest.EndWithTest(command, syscall.SIGTERM)
-	if err := command.Start(); err != nil {
+	at := fmt.Sprintf("%s&port=%d", s.url("postgres"), port)
+	process, err := launch(ctx, command, syscall.SIGTERM, &childtest.Output{}, at)
+	if err != nil {
 		return nil, err
 	}
-	stop = func() error {
-		err := command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait() // it returns the signal as an error
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		c, err := pgx.Connect(ctx, s.url("postgres")+fmt.Sprint("&port=", port))
-		if err == nil {
-			return stop, c.Close(ctx)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, errors.Join(err, stop())
-		}
-	}
+	return process.End, nil
 }

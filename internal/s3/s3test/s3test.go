@@ -2,20 +2,15 @@
 package s3test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"plantstore/internal/childtest"
 )
@@ -36,29 +31,8 @@ type Server struct {
 	root    string
 	diskMiB int // 0: the disk of root
 	program string
-	command *exec.Cmd
-	exited  chan struct{}
-	output  buffer
-}
-
-// buffer is a bytes.Buffer for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// String returns the bytes so far.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	process *childtest.Process
+	output  childtest.Output
 }
 
 // ErrMissing means that the system does not let the user mount a small disk.
@@ -79,7 +53,7 @@ func StartSmall(ctx context.Context, diskMiB int) (*Server, error) {
 }
 
 func start(ctx context.Context, diskMiB int) (*Server, error) {
-	program, err := build(ctx)
+	program, err := childtest.Build(ctx, "versitygw")
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +67,9 @@ func start(ctx context.Context, diskMiB int) (*Server, error) {
 			return nil, errors.Join(err, os.RemoveAll(root))
 		}
 	}
-	if s.Address, err = freeAddress(ctx); err == nil {
-		s.Endpoint = "http://" + s.Address
+	_, addresses, err := childtest.FreeAddresses(ctx, 1)
+	if err == nil {
+		s.Address, s.Endpoint = addresses[0], "http://"+addresses[0]
 		err = s.Resume(ctx)
 	}
 	if err != nil {
@@ -106,37 +81,8 @@ func start(ctx context.Context, diskMiB int) (*Server, error) {
 // metadata returns the directory of the metadata of objects. Without it the file system would need extended attributes.
 func (s *Server) metadata() string { return filepath.Join(s.root, "metadata") }
 
-// build returns the path of the program, which the build cache usually has.
-func build(ctx context.Context) (string, error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "plantstore").Output() // also of faults/
-	if err != nil {
-		return "", fmt.Errorf("go list -m: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=tools/versitygw.mod", "-n", "versitygw")
-	cmd.Dir = strings.TrimSpace(string(root))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("build versitygw: %w\n%s", err, &stderr)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-// freeAddress returns a free address on loopback. No other test and no client has the same host, so the port stays free
-// while the server is killed.
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	host := net.IPv4(127, byte(1+rand.N(250)), byte(rand.N(250)), byte(2+rand.N(250))) //nolint:gosec // no secret
-	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host.String(), "0"))
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
 // Resume starts the server again after Kill, at the same address with the same objects.
-func (s *Server) Resume(ctx context.Context) error {
+func (s *Server) Resume(ctx context.Context) (err error) {
 	command := []string{
 		s.program, "--port", s.Address, "--health", "/health", "--quiet", "--keep-alive",
 		"posix", "--sidecar", s.metadata(), s.Dir,
@@ -148,29 +94,10 @@ func (s *Server) Resume(ctx context.Context) error {
 			fmt.Sprintf("%dm", s.diskMiB), s.root, filepath.Join(s.Dir, Bucket), s.metadata(),
 		}, command...)
 	}
-	s.command = exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
-	s.command.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
-	s.command.Stdout, s.command.Stderr = &s.output, &s.output
-	childtest.EndWithTest(s.command, syscall.SIGKILL)
-	if err := s.command.Start(); err != nil {
-		return err
-	}
-	exited := make(chan struct{})
-	s.exited = exited
-	go func(cmd *exec.Cmd) { // ends with the process; Kill waits for it
-		_ = cmd.Wait()
-		close(exited)
-	}(s.command)
-	for !s.healthy(ctx) {
-		select {
-		case <-exited:
-			return fmt.Errorf("versitygw has exited: %s", &s.output)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
+	s.process, err = childtest.Start(ctx, cmd, syscall.SIGKILL, &s.output, func() bool { return s.healthy(ctx) })
+	return err
 }
 
 func (s *Server) healthy(ctx context.Context) bool {
@@ -187,10 +114,7 @@ func (s *Server) healthy(ctx context.Context) bool {
 }
 
 // Kill kills the server; Resume starts it again.
-func (s *Server) Kill() {
-	_ = s.command.Process.Kill()
-	<-s.exited
-}
+func (s *Server) Kill() { s.process.End() }
 
 // Stop kills the server and removes its objects.
 func (s *Server) Stop() error {

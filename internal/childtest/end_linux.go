@@ -1,4 +1,3 @@
-// Package childtest starts the servers of tests.
 package childtest
 
 import (
@@ -6,10 +5,10 @@ import (
 	"syscall"
 )
 
-// EndWithTest lets the kernel send the signal to the process of the command when the thread that starts it ends, at the
+// endWithTest lets the kernel send the signal to the process of the command when the thread that starts it ends, at the
 // latest with the test program, also if that is killed. Other systems than Linux have nothing like it. The other
 // attributes of the command stay.
-func EndWithTest(command *exec.Cmd, signal syscall.Signal) {
+func endWithTest(command *exec.Cmd, signal syscall.Signal) {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}
 	}
