@@ -10,7 +10,7 @@ import (
 // the file replace them if they are usable.
 type Authorities struct{ files[x509.CertPool] }
 
-// OpenAuthorities loads the PEM file and watches it until Close.
+// OpenAuthorities loads the PEM file.
 func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 	a := &Authorities{files[x509.CertPool]{
 		paths: []string{file},
@@ -30,7 +30,7 @@ func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 			}
 		},
 	}}
-	if err := a.open(); err != nil {
+	if _, err := a.load(); err != nil {
 		return nil, err
 	}
 	return a, nil

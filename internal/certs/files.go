@@ -1,34 +1,30 @@
 package certs
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-const pollEvery = 5 * time.Second
+// CheckEvery is the interval between two calls of Check.
+const CheckEvery = 5 * time.Second
 
-// files is a value that is parsed from files, and parsed again when their contents change. It polls the files, and uses
-// new contents when two checks find the same: a program may still be writing them. It compares contents and not times,
-// because a rename or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
+// files is a value that is parsed from files, and parsed again when their contents change. It uses new contents when
+// two checks find the same: a program may still be writing them. It compares contents and not times, because a rename
+// or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older. Only one goroutine at a time
+// may call its methods. Any goroutine may load current.
 type files[T any] struct {
 	paths   []string
 	parse   func(contents [][]byte) (*T, error)
-	checked func(changed bool, err error) // after each check, with the lock
+	checked func(changed bool, err error) // after each check
 
 	current atomic.Pointer[T] // from the last contents that parse accepted
 
-	mu      sync.Mutex        // guards the rest
 	served  [sha256.Size]byte // sum of the contents of current
 	seen    finding           // by the last check
 	settled finding           // the last one that two checks in a row had, or that load used
-
-	cancel  context.CancelFunc
-	watcher sync.WaitGroup
 }
 
 // finding is a result of a check: the contents, and the error of reading or parsing them.
@@ -37,28 +33,9 @@ type finding struct {
 	fault string // empty: none
 }
 
-// open loads the files and watches them until Close.
-func (f *files[T]) open() error {
-	if _, err := f.load(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f.cancel = cancel
-	f.watcher.Go(func() { f.watch(ctx) })
-	return nil
-}
-
-// Close stops the watcher. The last value stays in use.
-func (f *files[T]) Close() {
-	f.cancel()
-	f.watcher.Wait()
-}
-
 // Reload reads the files at once, even if a program may still be writing them. After an error the previous value stays
 // in use.
 func (f *files[T]) Reload() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	changed, err := f.load()
 	if err == nil {
 		f.checked(changed, nil)
@@ -66,19 +43,8 @@ func (f *files[T]) Reload() error {
 	return err
 }
 
-// watch checks the files until the context ends.
-func (f *files[T]) watch(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pollEvery):
-			f.mu.Lock()
-			f.checked(f.check())
-			f.mu.Unlock()
-		}
-	}
-}
+// Check reads the files again, and uses new contents that the previous call has found too.
+func (f *files[T]) Check() { f.checked(f.check()) }
 
 // load reads the files at once. It returns true if current changed. After an error everything is as it was.
 func (f *files[T]) load() (changed bool, err error) {

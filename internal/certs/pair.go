@@ -28,20 +28,17 @@ type Pair struct {
 	log     *slog.Logger
 	metrics pairMetrics
 
-	// Guarded by files.mu.
 	warnedAt time.Time // when the expiry was last logged
 	expired  bool      // the last line was about an expired certificate
 }
 
-// OpenPair loads the pair and watches its PEM files until Close: the certificate, followed by the intermediate
+// OpenPair loads the pair from PEM files: the certificate, followed by the intermediate
 // certificates, and its private key. An expired certificate is not an error then, only a line in the log: a server with
 // an expired certificate is easier to repair than one that does not run.
 func OpenPair(cert, key string, log *slog.Logger, metrics prometheus.Registerer) (*Pair, error) {
 	p := &Pair{log: log, metrics: newPairMetrics(metrics)}
 	p.files.paths, p.files.parse, p.files.checked = []string{cert, key}, p.parsePair, p.report
-	p.mu.Lock() // the watcher reports too
-	defer p.mu.Unlock()
-	if err := p.open(); err != nil {
+	if _, err := p.load(); err != nil {
 		return nil, err
 	}
 	p.loaded()

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -31,28 +30,8 @@ type fixture struct {
 	t         *testing.T
 	authority *certstest.Authority
 	cert, key string
-	log       lockedBuffer
+	log       bytes.Buffer
 	metrics   *prometheus.Registry
-}
-
-// lockedBuffer is the log. The fake clock of synctest does not order the test and the watcher.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// take returns the text and removes it.
-func (b *lockedBuffer) take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.text.Reset()
-	return b.text.String()
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -86,27 +65,28 @@ func (f *fixture) open() (*certs.Pair, error) {
 	return certs.OpenPair(f.cert, f.key, slog.New(slog.NewJSONHandler(&f.log, nil)), f.metrics)
 }
 
-// mustOpen opens the pair in a bubble of synctest, which requires that the test closes it.
 func (f *fixture) mustOpen() *certs.Pair {
 	f.t.Helper()
 	p, err := f.open()
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(p.Close)
 	return p
 }
 
-// polls waits for a number of checks of the files.
-func polls(n int) {
-	<-time.After(time.Duration(n)*5*time.Second + time.Millisecond)
-	synctest.Wait()
+// poll checks files several times, in a bubble of synctest.
+func poll(files interface{ Check() }, times int) {
+	for range times {
+		<-time.After(certs.CheckEvery)
+		files.Check()
+	}
 }
 
 // messages returns the lines of the log since the last call.
 func (f *fixture) messages() (lines []string) {
 	f.t.Helper()
-	for text := range strings.Lines(f.log.take()) {
+	defer f.log.Reset()
+	for text := range strings.Lines(f.log.String()) {
 		var l map[string]any
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			f.t.Fatal(err)
@@ -164,13 +144,13 @@ func TestReload(t *testing.T) {
 				f.write(certstest.Leaf{Name: "first"})
 				p := f.mustOpen()
 				f.wantMessages(loaded)
-				polls(3)
+				poll(p, 3)
 				f.wantMessages()
 				replace(f)
 				if got := nameOf(t, p); got != "first" {
 					t.Errorf("before the check: got %q, want first", got)
 				}
-				polls(2)
+				poll(p, 2)
 				if got := nameOf(t, p); got != "second" {
 					t.Errorf("after the check: got %q, want second", got)
 				}
@@ -208,16 +188,16 @@ func TestBadSuccessor(t *testing.T) {
 				p := f.mustOpen()
 				f.wantMessages(loaded)
 				spoil(f)
-				polls(1)
+				poll(p, 1)
 				f.wantMessages() // the other file may follow
-				polls(5)
+				poll(p, 5)
 				f.wantMessages(refused)
 				if got := nameOf(t, p); got != "first" {
 					t.Errorf("got %q, want first", got)
 				}
 				_ = os.RemoveAll(f.key)
 				f.write(certstest.Leaf{Name: "third"})
-				polls(2)
+				poll(p, 2)
 				f.wantMessages(loaded)
 				if got := nameOf(t, p); got != "third" {
 					t.Errorf("got %q, want third", got)
@@ -246,9 +226,9 @@ func TestSuccessorBecomesValid(t *testing.T) {
 		f.write(certstest.Leaf{Name: "first"})
 		p := f.mustOpen()
 		f.write(certstest.Leaf{Name: "second", NotBefore: time.Now().Add(time.Minute)})
-		polls(3)
+		poll(p, 3)
 		f.wantMessages(loaded, refused)
-		polls(12)
+		poll(p, 12)
 		f.wantMessages(loaded)
 		if got := nameOf(t, p); got != "second" {
 			t.Errorf("got %q, want second", got)
@@ -263,7 +243,7 @@ func TestRollback(t *testing.T) {
 		f := newFixture(t)
 		f.write(certstest.Leaf{Name: "first"})
 		p := f.mustOpen()
-		polls(2)
+		poll(p, 2)
 		cert, errCert := os.ReadFile(f.cert)
 		key, errKey := os.ReadFile(f.key)
 		f.write(certstest.Leaf{Name: "second"})
@@ -272,7 +252,7 @@ func TestRollback(t *testing.T) {
 		}
 		f.put(f.cert, string(cert))
 		f.put(f.key, string(key))
-		polls(2)
+		poll(p, 2)
 		if got := nameOf(t, p); got != "first" {
 			t.Errorf("got %q, want first", got)
 		}
@@ -292,9 +272,8 @@ func TestBadPairAtTheStart(t *testing.T) {
 			f := newFixture(t)
 			f.write(certstest.Leaf{})
 			spoil(f)
-			p, err := f.open()
+			_, err := f.open()
 			if err == nil {
-				p.Close()
 				t.Fatal("got no error")
 			}
 			if text := err.Error(); !strings.Contains(text, filepath.Dir(f.cert)) || strings.Contains(text, "BEGIN") {
@@ -359,10 +338,7 @@ func TestChains(t *testing.T) {
 		f.metrics = prometheus.NewRegistry()
 		f.put(f.cert, in.cert)
 		f.put(f.key, in.key)
-		p, err := f.open()
-		if err == nil {
-			p.Close()
-		}
+		_, err := f.open()
 		if got := fmt.Sprint(err); (in.fault != "" || err != nil) && got != in.fault {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, in.fault)
 		}
@@ -401,9 +377,7 @@ func TestExpiry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				f.write(certstest.Leaf{NotBefore: time.Now().Add(in.left - in.valid), NotAfter: time.Now().Add(in.left)})
-				f.mustOpen()
-				<-time.After(in.wait)
-				synctest.Wait()
+				poll(f.mustOpen(), int(in.wait/certs.CheckEvery))
 				got := map[string]int{}
 				for _, line := range f.messages() {
 					got[line]++
@@ -469,12 +443,11 @@ func TestAuthorities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(a.Close)
 		if !a.Pool().Equal(f.authority.Pool()) {
 			t.Error("the pool differs from the file")
 		}
 		f.put(file, "x")
-		polls(4)
+		poll(a, 4)
 		f.wantMessages("ERROR could not load the new authorities of client certificates; the previous ones stay in use")
 		if !a.Pool().Equal(f.authority.Pool()) {
 			t.Error("the pool changed")
@@ -484,7 +457,7 @@ func TestAuthorities(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put(file, string(other.PEM))
-		polls(2)
+		poll(a, 2)
 		f.wantMessages("INFO authorities of client certificates loaded")
 		if !a.Pool().Equal(other.Pool()) {
 			t.Error("the pool differs from the new file")
@@ -507,12 +480,11 @@ func TestHalfWrittenAuthorities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(a.Close)
 		f.put(file, string(other.PEM))
-		polls(1)
+		poll(a, 1)
 		f.wantMessages()
 		f.put(file, string(other.PEM)+string(f.authority.PEM))
-		polls(2)
+		poll(a, 2)
 		f.wantMessages("INFO authorities of client certificates loaded")
 		both := f.authority.Pool()
 		both.AppendCertsFromPEM(other.PEM)

@@ -15,10 +15,13 @@ type certificates struct {
 	files []watchedFiles
 }
 
-// watchedFiles are the files of a setting. reload reads them at once.
+// watchedFiles are the files of a setting, a *certs.Pair or *certs.Authorities. Their methods have the contracts.
 type watchedFiles struct {
 	setting string
-	reload  func() error
+	files   interface {
+		Check()
+		Reload() error
+	}
 }
 
 // openCertificates loads the certificates of files. The source of the certificates by ACME opens after the listeners,
@@ -36,26 +39,31 @@ func (v *instance) openCertificates() (c certificates, err error) {
 		if err != nil {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
-		v.onClose(pair.Close)
 		c.tls.GetCertificate = pair.GetCertificate
-		c.files = append(c.files, watchedFiles{"tls-cert", pair.Reload})
+		c.files = append(c.files, watchedFiles{"tls-cert", pair})
 	}
 	if s.TLS.ClientCA != "" {
 		authorities, err := certs.OpenAuthorities(s.TLS.ClientCA, v.log)
 		if err != nil {
 			return c, s.Fault("client-ca", "%w", err)
 		}
-		v.onClose(authorities.Close)
 		c.tls.ClientCAs = authorities.Pool
-		c.files = append(c.files, watchedFiles{"client-ca", authorities.Reload})
+		c.files = append(c.files, watchedFiles{"client-ca", authorities})
 	}
 	return c, nil
+}
+
+// check reads the files again, every certs.CheckEvery.
+func (c certificates) check() {
+	for _, f := range c.files {
+		f.files.Check()
+	}
 }
 
 // reload reads the files at once. After an error the previous certificates of that file stay.
 func (c certificates) reload(s *config.Settings) (faults error) {
 	for _, f := range c.files {
-		if err := f.reload(); err != nil {
+		if err := f.files.Reload(); err != nil {
 			faults = errors.Join(faults, s.Fault(f.setting, "%w", err))
 		}
 	}

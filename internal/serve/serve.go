@@ -17,6 +17,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/certs"
 	"plantstore/internal/config"
 	"plantstore/internal/oidc"
 	"plantstore/internal/postgres"
@@ -186,9 +187,10 @@ func (v *instance) serve(ctx context.Context) error {
 }
 
 // run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
-// and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed.
+// and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed,
+// and certificates when their files have changed.
 func (v *instance) run(ctx context.Context) error {
-	changes := time.Tick(reloadEvery)
+	changes, certificates := time.Tick(reloadEvery), time.Tick(certs.CheckEvery)
 	manager := startManager(v.log)
 	defer manager.stopping()
 	for {
@@ -208,6 +210,8 @@ func (v *instance) run(ctx context.Context) error {
 			v.hangup(ctx)
 		case <-changes:
 			v.look(ctx)
+		case <-certificates:
+			v.servers.certificates.check()
 		}
 	}
 }
