@@ -79,8 +79,8 @@ var (
 	}
 	forgetsTokens = rig.Weakness{
 		File: "internal/sqlite/journal.go",
-		Old:  "\t\"tokens\", \"state\",",
-		New:  "\t\"state\",",
+		Old:  "\t\"tokens\", \"plantstore\",",
+		New:  "\t\"plantstore\",",
 	}
 	claimsEarly = rig.Weakness{
 		File: "internal/backup/copy.go",

@@ -9,35 +9,38 @@ BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = DEFAULT
 CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, moved_to text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
-DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2
-DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant = coalesce($2, plant) ORDER BY due_at LIMIT $3)
-DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
-DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id LIMIT $4)
+DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2 AND due_at IS NULL
+DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant >= $2 AND plant <= $3 ORDER BY due_at LIMIT $4)
+DELETE FROM tokens WHERE id = $1
 INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) ON CONFLICT (id) DO NOTHING
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
-INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
-INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks ON CONFLICT (url) DO UPDATE SET active = TRUE
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
-SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
+INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4) ON CONFLICT (sequence) DO NOTHING
+INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks WHERE TRUE ON CONFLICT (url) DO UPDATE SET active = TRUE
+INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3)
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, ''), nullif($10, ''), nullif($11, ''), nullif($12, '')) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 SELECT CASE WHEN EXISTS (SELECT 1 FROM plants) THEN 'plants' WHEN EXISTS (SELECT 1 FROM tokens) THEN 'tokens' WHEN audit_sequence IS NOT NULL THEN 'an audit log' ELSE '' END FROM plantstore
 SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks)
-SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
 SELECT coalesce(max(id), 0) + 1 FROM tokens
 SELECT coalesce(moved_to, '') FROM plantstore
 SELECT coalesce(webhooks, FALSE) FROM plantstore
+SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1
 SELECT current_timestamp FROM plantstore
+SELECT current_timestamp FROM plantstore FOR UPDATE
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
-SELECT id, active, (SELECT pg_catalog.count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
+SELECT id, active, (SELECT count(*) FROM plantstore_outbox), sum(CASE WHEN due_at IS NOT NULL THEN 1 ELSE 0 END), min(CASE WHEN due_at IS NOT NULL THEN since END), sum(CASE WHEN dead_at IS NOT NULL THEN 1 ELSE 0 END) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE id = $1 AND kind IS NULL ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, TRUE) AND (SELECT max(id) FROM tokens) > $3 LIMIT 1 OFFSET $3
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE kind = $2 AND coalesce(last_used_at, created_at) < $3 AND coalesce(revoked_at < $4, TRUE) AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT $1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE kind = $2 AND expires_at < $3 AND hash <> $4 AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT $1
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2
 SELECT id, name, tag, created_at, created_by FROM plants
@@ -45,7 +48,6 @@ SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDAT
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, url, active FROM plantstore_webhooks ORDER BY id
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
-SELECT one FROM plantstore FOR UPDATE
 SELECT pg_catalog.current_schemas(FALSE)::text[]
 SELECT pg_catalog.current_setting('server_encoding')
 SELECT pg_catalog.current_setting('synchronous_standby_names'), pg_catalog.pg_conf_load_time(), pg_catalog.clock_timestamp()
@@ -56,6 +58,7 @@ SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALS
 SELECT pg_catalog.set_config('search_path', $1, TRUE)
 SELECT pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, TRUE), pg_catalog.set_config('client_min_messages', 'warning', TRUE), pg_catalog.set_config('search_path', '"public", pg_temp', TRUE)
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = $1 AND active) ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
+SELECT plant, since, dead_at, attempts, reason FROM plantstore_deliveries WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant >= $2 ORDER BY plant LIMIT $3) ORDER BY plant
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
@@ -67,7 +70,8 @@ SELECT token_changes, coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
 SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
-SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
+SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < $1 LIMIT $2
+SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= $1 AND since < $2 LIMIT $3
 SET LOCAL lock_timeout = '3s';
 SET LOCAL lock_timeout = '3s'; SELECT one FROM plantstore FOR UPDATE
 SET LOCAL search_path = pg_catalog, pg_temp
@@ -76,25 +80,23 @@ UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2, pruned_sequence = $3, pruned_hash = $4
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
-UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)
-UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)
-UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, reason = coalesce($4, reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7
-UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = pg_catalog.concat($2::text, CASE WHEN reason IS NOT NULL THEN $5::text END, reason) WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)
-UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $3 WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NOT NULL ORDER BY due_at LIMIT $2)
-UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant = coalesce($2, plant) ORDER BY due_at LIMIT $3)
+UPDATE plantstore SET webhooks = EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)
+UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = $3
+UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, reason = coalesce(nullif($4, ''), reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7
+UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $3, reason = $4 WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NOT NULL ORDER BY due_at LIMIT $2)
+UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $3, reason = $4 || coalesce($5 || reason, '') WHERE webhook = $1 AND plant = $2 AND due_at <= $3
+UPDATE plantstore_deliveries SET since = $5, due_at = $5, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = $1 AND plant IN (SELECT plant FROM plantstore_deliveries WHERE webhook = $1 AND due_at IS NULL AND plant >= $2 AND plant <= $3 ORDER BY due_at LIMIT $4)
 UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1
-UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
+UPDATE tokens SET last_used_at = $1 WHERE id = $2 AND coalesce(last_used_at < $1, TRUE)
 WITH created AS (INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ON CONFLICT (id) DO NOTHING RETURNING id, created_at), events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created) SELECT id FROM created
 WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active) ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING created_at, plant) INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active ON CONFLICT (webhook, plant) DO NOTHING
 commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
 copy "plantstore_deliveries" ( "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" ) from stdin binary;
 copy "plantstore_outbox" ( "created_at", "plant" ) from stdin binary;
-copy "plantstore_webhooks" ( "id", "url", "active" ) from stdin binary;
 rollback
 select "created_at", "plant" from "plantstore_outbox"
 select "id", "name", "tag", "created_at", "created_by" from "plants"
-select "id", "url", "active" from "plantstore_webhooks"
 select "webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason" from "plantstore_deliveries"
 show transaction_read_only
 

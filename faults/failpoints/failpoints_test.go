@@ -36,6 +36,7 @@ var failpoints = []rig.Weakness{
 	rig.Killer("internal/sqlite"),
 	rig.Killer("internal/sqlite/dbfile"),
 	rig.Killer("internal/sqlite/backupfile"),
+	rig.Killer("internal/store"),
 	before("transact.go",
 		"	if err := traced(ctx, \"BEGIN\", func() error { return e.begin(ctx) }); err != nil {\n", "before begin"),
 	after("transact.go", "	before := e.writer.TotalChanges()\n", "after begin"),
@@ -46,10 +47,15 @@ var failpoints = []rig.Weakness{
 	after("transact.go", "			e.updateMark(e.current.commit)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("tokens.go", "	sum, n, err := dbfile.TokenDigests(s.conn, \"id = ?\", id)\n", "token write"),
-	before("audit.go",
-		"			err = s.conn.Run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
-		"audit entry"),
+	before("dbfile/statements.go", "		before, _, err := TokenDigests(s.Conn, \"id = ?\", each[0])\n", "token write"),
+	before("dbfile/statements.go", "		after, _, err := TokenDigests(s.Conn, \"id = ?\", each[0])\n", "token write"),
+	{
+		File: "internal/store/auditlog.go",
+		Old:  "			_, err = t.Exec(\"UPDATE plantstore SET audit_sequence = $1, audit_hash = $2\", r.Sequence, r.Hash[:])\n",
+		New: `failpoint("audit entry")
+			_, err = t.Exec("UPDATE plantstore SET audit_sequence = $1, audit_hash = $2", r.Sequence, r.Hash[:])
+`,
+	},
 	after("dbfile/schema.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
 		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),

@@ -43,15 +43,15 @@ var hasty = rig.Weakness{
 var (
 	// forgetsClaims removes a delivery when a server claims it.
 	forgetsClaims = rig.Weakness{
-		File: "internal/sqlite/outbox.go",
-		Old:  `"UPDATE plantstore_deliveries SET due_at = ? WHERE webhook = ? AND plant = ?"`,
-		New:  `"DELETE FROM plantstore_deliveries WHERE ? > 0 AND webhook = ? AND plant = ?"`,
+		File: "internal/store/outbox.go",
+		Old:  `"UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = $3"`,
+		New:  `"DELETE FROM plantstore_deliveries WHERE $1 > 0 AND webhook = $2 AND plant = $3"`,
 	}
 	// sharesClaims lets other servers claim a claimed delivery.
 	sharesClaims = rig.Weakness{
-		File: "internal/postgres/outbox.go",
-		Old:  `"UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)"`,
-		New:  `"UPDATE plantstore_deliveries SET due_at = least(due_at, $1) WHERE webhook = $2 AND plant = ANY($3)"`,
+		File: "internal/store/outbox.go",
+		Old:  `"UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = $3"`,
+		New:  `"UPDATE plantstore_deliveries SET due_at = least(due_at, $1) WHERE webhook = $2 AND plant = $3"`,
 	}
 	// inventsEvents delivers another plant than the one that was created.
 	inventsEvents = rig.Weakness{

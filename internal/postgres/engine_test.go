@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,7 +66,7 @@ func (p place) Open(t testing.TB) storetest.Engine {
 // Tamper implements storetest.Store.
 func (p place) Tamper(t testing.TB, sql string) {
 	t.Helper()
-	execute(t, string(p), strings.ReplaceAll(sql, "STATE", "plantstore"))
+	execute(t, string(p), sql)
 }
 
 func TestEngine(t *testing.T) {

@@ -76,7 +76,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if e.found == 0 || e.found == len(migrations) {
 			return nil
 		}
-		return store.AppendAudit(statements{e, ctx, tx}, store.Migrated(e.found, len(migrations), c.By))
+		return store.Tables{Statements: statements{ctx, tx}}.AppendAudit(store.Migrated(e.found, len(migrations), c.By))
 	})
 	if err == nil && 0 < e.found && e.found < len(migrations) {
 		e.log.Info("schema migrated", "from", e.found, "to", len(migrations))

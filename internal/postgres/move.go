@@ -53,17 +53,19 @@ func openMove(ctx context.Context, c Config, lock func(*Move, context.Context) e
 		return nil, classify(err)
 	}
 	m.Operations = store.Operations{
-		Read: func(ctx context.Context, do func(store.Reader) error) error {
-			return classify(do(m.statements(ctx)))
+		Read: func(ctx context.Context, do func(store.Tables) error) error {
+			return classify(do(m.tables(ctx)))
 		},
-		Write: func(ctx context.Context, change func(store.Tx) error) error {
-			return classify(change(m.statements(ctx)))
+		Write: func(ctx context.Context, change func(store.Tables) error) error {
+			return classify(change(m.tables(ctx)))
 		},
 	}
 	return m, nil
 }
 
-func (m *Move) statements(ctx context.Context) statements { return statements{m.engine, ctx, m.tx} }
+func (m *Move) tables(ctx context.Context) store.Tables {
+	return store.Tables{Statements: statements{ctx, m.tx}}
+}
 
 // lockTimeout bounds the wait for a lock on a table of the store.
 const lockTimeout = "SET LOCAL lock_timeout = '3s'; "
@@ -149,7 +151,7 @@ func (m *Move) SetMovedTo(ctx context.Context, to string, event audit.Event) err
 		_, err = m.tx.Exec(ctx, "UPDATE plantstore SET moved_to = $1", nullText(to))
 	}
 	if err == nil {
-		err = store.AppendAudit(m.statements(ctx), event)
+		err = m.tables(ctx).AppendAudit(event)
 	}
 	if err == nil && to != "" {
 		_, err = m.tx.Exec(ctx, movedSQL)
@@ -229,17 +231,6 @@ func (m *Move) PutPlants(ctx context.Context, rows []store.Row) error {
 			r := &rows[i]
 			return []any{r.ID, r.Name, nullTag(r.Tag), r.CreatedAt, r.CreatedBy}
 		})
-}
-
-// PutWebhooks implements move.Destination.
-func (m *Move) PutWebhooks(ctx context.Context, webhooks []store.Webhook) error {
-	err := m.copy(ctx, "plantstore_webhooks", []string{"id", "url", "active"}, len(webhooks), func(i int) []any {
-		return []any{webhooks[i].ID, webhooks[i].URL, webhooks[i].Active}
-	})
-	if err == nil {
-		_, err = m.statements(ctx).exec(setWebhooksSQL)
-	}
-	return classify(err)
 }
 
 // PutOutbox implements move.Destination.

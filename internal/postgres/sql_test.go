@@ -260,16 +260,17 @@ func oneLine(sql string) string {
 	return strings.Join(strings.Fields(comment.ReplaceAllString(sql, "")), " ")
 }
 
-// checkComplete fails for a statement in the engine's sources that was not sent.
+// checkComplete fails for a statement in the sources of the engine and of package store that was not sent.
 func checkComplete(t *testing.T, statements []string) {
 	t.Helper()
 	verb := regexp.MustCompile(
 		`^(ALTER|CREATE|COPY|DELETE|DROP|GRANT|INSERT|LOCK|REVOKE|SELECT|SET|SHOW|TRUNCATE|UPDATE|WITH)\s`)
-	sources, err := filepath.Glob("*.go")
-	if err != nil {
+	own, err := filepath.Glob("*.go")
+	shared, errShared := filepath.Glob("../store/*.go")
+	if err := errors.Join(err, errShared); err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range sources {
+	for _, source := range slices.Concat(own, shared) {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}

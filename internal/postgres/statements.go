@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,28 +26,127 @@ func collect[T any](ctx context.Context, q querier, row pgx.RowToFunc[T], sql st
 	return pgx.CollectRows(rows, row)
 }
 
-// statements implements store.Reader; in a transaction it also implements store.Tx and store.Deliveries.
+// statements implements store.Statements.
 type statements struct {
-	engine *Engine
-	ctx    context.Context //nolint:containedctx // the transaction's
-	q      querier
+	ctx context.Context //nolint:containedctx // the transaction's
+	q   querier
 }
 
-// exec runs a statement and returns the number of rows that it has changed.
-func (s statements) exec(sql string, args ...any) (int64, error) {
-	tag, err := s.q.Exec(s.ctx, sql, args...)
-	return tag.RowsAffected(), err
+// Exec implements store.Statements.
+func (s statements) Exec(sql string, args ...any) (int64, error) {
+	tag, err := s.q.Exec(s.ctx, sql, orNull(args)...)
+	return tag.RowsAffected(), explain(err)
+}
+
+// ExecEach implements store.Statements. It sends all statements at once.
+func (s statements) ExecEach(sql string, args [][]any) (changed int64, err error) {
+	if len(args) == 0 {
+		return 0, nil
+	}
+	var batch pgx.Batch
+	for _, each := range args {
+		batch.Queue(sql, orNull(each)...).Exec(func(tag pgconn.CommandTag) error {
+			changed += tag.RowsAffected()
+			return nil
+		})
+	}
+	return changed, explain(s.q.SendBatch(s.ctx, &batch).Close())
+}
+
+// Query implements store.Statements.
+func (s statements) Query(row func(store.Scan) error, sql string, args ...any) error {
+	rows, _ := s.q.Query(s.ctx, sql, orNull(args)...) // Err returns the error
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(func(dest ...any) error { return rows.Scan(orZero(dest)...) }); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// orNull returns the arguments of a statement, with NULL for a zero time.
+func orNull(args []any) []any {
+	all := make([]any, len(args))
+	for i, arg := range args {
+		if t, ok := arg.(time.Time); ok {
+			arg = nullTime(t)
+		}
+		all[i] = arg
+	}
+	return all
+}
+
+// orZero returns destinations of columns, with the zero value for NULL.
+func orZero(dest []any) []any {
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *time.Time:
+			dest[i] = (*nullTime)(d)
+		case *string:
+			dest[i] = (*nullText)(d)
+		}
+	}
+	return dest
+}
+
+// explain adds the remedy to the error for a role without a right.
+func explain(err error) error {
+	if hasCode(err, codeInsufficientPrivilege) {
+		return fmt.Errorf("the role lacks a right: as the owner of the tables GRANT it, or use the owner: %w", err)
+	}
+	return err
+}
+
+// ChangeTokens implements store.Statements.
+func (s statements) ChangeTokens(sql string, args [][]any) error {
+	_, err := s.ExecEach(sql, args)
+	return err
+}
+
+// MayDeleteTokens implements store.Statements. A server does not need that right.
+func (s statements) MayDeleteTokens() (allowed bool, err error) {
+	err = s.q.QueryRow(s.ctx, "SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')").Scan(&allowed)
+	return allowed, err
+}
+
+// PlantsByID implements store.Statements.
+func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
+	return plantRows(s.ctx, s.q, bytesMax, "WHERE id = ANY($1) ORDER BY id", ids)
+}
+
+// OldestEvent implements store.Statements.
+func (s statements) OldestEvent() (at time.Time, err error) {
+	err = s.q.QueryRow(s.ctx, "SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1").Scan(&at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return at, err
+}
+
+// FanOut implements store.Statements.
+func (s statements) FanOut(events int, now time.Time) (int64, error) {
+	return s.Exec(`WITH events AS (
+		DELETE FROM plantstore_outbox WHERE (created_at, plant) IN (
+			SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)
+			ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED)
+		RETURNING created_at, plant)
+		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
+		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
+		ON CONFLICT (webhook, plant) DO NOTHING`, events, now)
 }
 
 // operations returns the operations that use the statements of the engine.
 func (e *Engine) operations() store.Operations {
+	read := func(ctx context.Context, do func(store.Tables) error) error {
+		return classify(do(store.Tables{Statements: statements{ctx, e.db}}))
+	}
 	return store.Operations{
-		Events: make(chan struct{}, 1),
-		Read: func(ctx context.Context, do func(store.Reader) error) error {
-			return classify(do(statements{e, ctx, e.db}))
-		},
-		Write: func(ctx context.Context, change func(store.Tx) error) error {
-			return e.transact(ctx, func(tx pgx.Tx) error { return change(statements{e, ctx, tx}) })
+		Events: make(chan struct{}, 1), Read: read, ReadLong: read,
+		Write: func(ctx context.Context, change func(store.Tables) error) error {
+			return e.transact(ctx, func(tx pgx.Tx, now time.Time) error {
+				return change(store.Tables{Statements: statements{ctx, tx}, Now: now})
+			})
 		},
 	}
 }

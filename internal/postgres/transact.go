@@ -14,8 +14,9 @@ import (
 )
 
 // transact runs a change in a transaction that locks the row of plantstore, so that all servers run such transactions
-// one after the other. An error means that it changed nothing, unless the error wraps store.ErrOutcomeUnknown.
-func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
+// one after the other. now is the time of the database, which all servers share. An error means that it changed
+// nothing, unless the error wraps store.ErrOutcomeUnknown.
+func (e *Engine) transact(ctx context.Context, change func(tx pgx.Tx, now time.Time) error) error {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return classify(err)
@@ -23,10 +24,11 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 	defer conn.Release()
 	committing := false // an error is the error of the COMMIT
 	err = e.inTransaction(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
+		var now time.Time
+		if err := tx.QueryRow(ctx, "SELECT current_timestamp FROM plantstore FOR UPDATE").Scan(&now); err != nil {
 			return err
 		}
-		err := change(tx)
+		err := change(tx, now)
 		committing = err == nil
 		return err
 	})
@@ -45,12 +47,12 @@ var errProbed = errors.New("probed")
 // Probe implements writepath.Engine. A new plant may need space where the commit of another change needs none, and only
 // a commit waits for a standby.
 func (e *Engine) Probe(ctx context.Context) error {
-	err := e.transact(ctx, func(tx pgx.Tx) error {
+	err := e.transact(ctx, func(tx pgx.Tx, now time.Time) error {
 		if _, err := e.checkStandby(ctx, tx.Conn(), time.Time{}); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) "+
-			"ON CONFLICT (id) DO NOTHING", int64(math.MinInt64), time.Now()); err != nil {
+			"ON CONFLICT (id) DO NOTHING", int64(math.MinInt64), now); err != nil {
 			return err
 		}
 		return errProbed
@@ -58,7 +60,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 	if !errors.Is(err, errProbed) {
 		return err
 	}
-	return e.transact(ctx, func(pgx.Tx) error { return nil })
+	return e.transact(ctx, func(pgx.Tx, time.Time) error { return nil })
 }
 
 // lockForeverSQL sets the settings of a transaction that would end it while it works, if the database has them.

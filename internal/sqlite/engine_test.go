@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"plantstore/internal/audit"
@@ -29,7 +28,7 @@ func (f file) Open(t testing.TB) storetest.Engine {
 func (f file) Tamper(t testing.TB, sql string) {
 	triggers := auditTriggers(t, f.path)
 	sqlitetest.Exec(t, f.path, "DROP TRIGGER plantstore_audit_append; DROP TRIGGER plantstore_audit_keep; "+
-		"DROP TRIGGER plantstore_audit_prune; "+strings.ReplaceAll(sql, "STATE", "state")+"; "+triggers)
+		"DROP TRIGGER plantstore_audit_prune; "+sql+"; "+triggers)
 }
 
 // auditTriggers returns the statements that create the triggers of the audit log.

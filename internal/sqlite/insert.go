@@ -26,8 +26,8 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?"},
 		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.state, "SELECT commits, coalesce(webhooks, 0), history, journal_bytes, committed_at FROM state"},
-		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?, " +
+		{&s.state, "SELECT commits, coalesce(webhooks, 0), history, journal_bytes, committed_at FROM plantstore"},
+		{&s.count, "UPDATE plantstore SET commits = ?, plants = plants + ?, digests = digests + ?, " +
 			"history = ?, journal_bytes = ?, committed_at = ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
@@ -90,7 +90,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
 		return err
 	}
-	return e.write(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
+	return e.write(ctx, func() error { return e.writer.Run("UPDATE plantstore SET plants = plants") })
 }
 
 // insertOne stores a plant, or compares it with the stored one.

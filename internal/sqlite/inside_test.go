@@ -111,7 +111,7 @@ func TestJournalIsFull(t *testing.T) {
 	for _, c := range all {
 		bytes += int64(len(c.Changes))
 	}
-	stored, err := e.reader.QueryInt("SELECT journal_bytes FROM state")
+	stored, err := e.reader.QueryInt("SELECT journal_bytes FROM plantstore")
 	if err != nil || previous == started || bytes > e.recorder.bytesMax || stored != bytes {
 		t.Errorf("the journal has %d bytes, %d in the state, and the history of its start: %v, %v",
 			bytes, stored, previous == started, err)

@@ -32,7 +32,7 @@ type recorder struct {
 
 // recordedTables are the tables with the rows that recordRows records: all but the plants and the journal.
 var recordedTables = []string{
-	"tokens", "state", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
+	"tokens", "plantstore", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
 }
 
 // recordRows runs a change of rows, and records it as the changes of the current transaction.
@@ -150,7 +150,7 @@ func (e *Engine) StartJournal(ctx context.Context) (commits int64, history journ
 		_, _ = rand.Read(e.current.history[:])                   // never fails
 		e.current.at = max(time.Now().UnixMicro(), e.current.at) // not before the commits that were not recorded
 		commits, history = e.current.commit, e.current.history
-		return e.writer.Run("UPDATE state SET history = ?", history[:])
+		return e.writer.Run("UPDATE plantstore SET history = ?", history[:])
 	})
 	return commits, history, err
 }
@@ -158,14 +158,14 @@ func (e *Engine) StartJournal(ctx context.Context) (commits int64, history journ
 // StopJournal makes the store forget its history and its journal, if it has one.
 func (e *Engine) StopJournal(ctx context.Context) error {
 	history, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
-		return c.QueryInt("SELECT history IS NOT NULL FROM state")
+		return c.QueryInt("SELECT history IS NOT NULL FROM plantstore")
 	})
 	if err != nil || history == 0 {
 		return err
 	}
 	return e.run(ctx, func() error { // not write: in a session SQLite would remove row by row
 		e.current.recorded, e.current.history, e.current.journal = false, journal.History{}, 0
-		return e.writer.Exec("DELETE FROM plantstore_journal; UPDATE state SET history = NULL;")
+		return e.writer.Exec("DELETE FROM plantstore_journal; UPDATE plantstore SET history = NULL;")
 	})
 }
 

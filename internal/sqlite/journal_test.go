@@ -206,8 +206,9 @@ func TestLargeJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 	const fill = "WITH RECURSIVE ids (id) AS (VALUES (1) UNION ALL SELECT id + 1 FROM ids WHERE id < %d) " +
-		"INSERT INTO plantstore_journal SELECT commits + id, 0, zeroblob(%d), zeroblob(32) FROM state, ids; " +
-		"UPDATE state SET commits = commits + %[1]d, journal_bytes = journal_bytes + %[1]d * %[2]d, history = randomblob(32)"
+		"INSERT INTO plantstore_journal SELECT commits + id, 0, zeroblob(%d), zeroblob(32) FROM plantstore, ids; " +
+		"UPDATE plantstore " +
+		"SET commits = commits + %[1]d, journal_bytes = journal_bytes + %[1]d * %[2]d, history = randomblob(32)"
 	sqlitetest.Exec(t, path, fmt.Sprintf(fill, 10, 3<<20))
 	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	commits, _, err := e.StartJournal(t.Context())

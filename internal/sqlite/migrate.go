@@ -65,11 +65,11 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 			return err
 		}
 		// Changes of tables are not recorded, so no commit of the new schema may follow those of the old one.
-		const forget = "DELETE FROM plantstore_journal; UPDATE state SET history = NULL, journal_bytes = 0"
+		const forget = "DELETE FROM plantstore_journal; UPDATE plantstore SET history = NULL, journal_bytes = 0"
 		if err := e.writer.Exec(forget); err != nil {
 			return err
 		}
-		return store.AppendAudit(e.tx(), store.Migrated(from, newest, c.By))
+		return e.tables(e.writer).AppendAudit(store.Migrated(from, newest, c.By))
 	})
 	if err == nil && 0 < from && from < newest {
 		e.log.Info("schema migrated", "from", from, "to", newest)

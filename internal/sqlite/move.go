@@ -36,10 +36,10 @@ func (e *Engine) checkMoved(c Config) error {
 // SetMovedTo implements move.Source.
 func (e *Engine) SetMovedTo(ctx context.Context, to string, event audit.Event) error {
 	return e.write(ctx, func() error {
-		if err := e.writer.Run("UPDATE state SET moved_to = nullif(?, '')", to); err != nil {
+		if err := e.writer.Run("UPDATE plantstore SET moved_to = nullif(?, '')", to); err != nil {
 			return err
 		}
-		return store.AppendAudit(e.tx(), event)
+		return e.tables(e.writer).AppendAudit(event)
 	})
 }
 

@@ -53,11 +53,11 @@ func Create(ctx context.Context, path string) (_ *NewStore, err error) {
 		return nil, err
 	}
 	n.Operations = store.Operations{
-		Read: func(ctx context.Context, do func(store.Reader) error) error {
-			return n.during(ctx, func() error { return do(statements{conn: n.conn}) })
+		Read: func(ctx context.Context, do func(store.Tables) error) error {
+			return n.during(ctx, func() error { return do(dbfile.Tables(n.conn)) })
 		},
-		Write: func(ctx context.Context, change func(store.Tx) error) error {
-			return n.write(ctx, func() error { return change(statements{conn: n.conn}) })
+		Write: func(ctx context.Context, change func(store.Tables) error) error {
+			return n.write(ctx, func() error { return change(dbfile.Tables(n.conn)) })
 		},
 	}
 	// The file has no name before Publish, which syncs it, so no commit needs a journal or a sync.
@@ -95,7 +95,7 @@ func (n *NewStore) write(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		return n.conn.Exec("UPDATE state SET commits = commits + 1; COMMIT")
+		return n.conn.Exec("UPDATE plantstore SET commits = commits + 1; COMMIT")
 	})
 }
 
@@ -116,20 +116,7 @@ func (n *NewStore) PutPlants(ctx context.Context, rows []store.Row) error {
 			}
 			sum += digest
 		}
-		return n.conn.Run("UPDATE state SET plants = plants + ?, digests = digests + ?", len(rows), sum)
-	})
-}
-
-// PutWebhooks implements move.Destination.
-func (n *NewStore) PutWebhooks(ctx context.Context, webhooks []store.Webhook) error {
-	return n.write(ctx, func() error {
-		for _, w := range webhooks {
-			const sql = "INSERT INTO plantstore_webhooks (id, url, active) VALUES (?, ?, ?)"
-			if err := n.conn.Run(sql, w.ID, w.URL, w.Active); err != nil {
-				return err
-			}
-		}
-		return n.conn.Run(setWebhooksSQL)
+		return n.conn.Run("UPDATE plantstore SET plants = plants + ?, digests = digests + ?", len(rows), sum)
 	})
 }
 

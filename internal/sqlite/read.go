@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"iter"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/dbfile"
@@ -29,6 +28,19 @@ func query[T any](ctx context.Context, e *Engine, fn func(c *sqlite3.Conn) (T, e
 	return result, err
 }
 
+// State implements writepath.Engine.
+func (e *Engine) State(ctx context.Context) (store.State, error) {
+	if err := e.checkKept(true); err != nil {
+		return store.State{}, err
+	}
+	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
+		err = dbfile.StateRow(c, "token_changes, plants", func(s *sqlite3.Stmt) {
+			now = store.State{TokenChanges: s.Int64(0), Plants: s.Int64(1)}
+		})
+		return now, err
+	})
+}
+
 // Get implements admin.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	records, err := e.List(ctx, store.Query{From: id, Limit: 1})
@@ -53,31 +65,21 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 		values = append(values, tag)
 	}
 	sql += " ORDER BY plants.id LIMIT ?2"
-	return query(ctx, e, func(c *sqlite3.Conn) ([]plant.Record, error) {
-		return collectWithin(c.Rows(sql, values...), store.PlantsBytes, recordRow)
+	return query(ctx, e, func(c *sqlite3.Conn) (all []plant.Record, err error) {
+		var d store.Digester
+		bytes := 0
+		for s, err := range c.Rows(sql, values...) {
+			if err != nil {
+				return nil, err
+			}
+			r := recordRow(&d, s)
+			all = append(all, r)
+			if bytes += r.Bytes(); bytes > store.PlantsBytes {
+				break
+			}
+		}
+		return all, nil
 	})
-}
-
-// collectWithin is sqlite3.Collect until the texts of the rows exceed a number of bytes.
-func collectWithin[R interface{ Bytes() int }](
-	rows iter.Seq2[*sqlite3.Stmt, error], bytesMax int, row func(*store.Digester, *sqlite3.Stmt) (R, error),
-) (all []R, err error) {
-	var d store.Digester
-	bytes := 0
-	for s, err := range rows {
-		if err != nil {
-			return nil, err
-		}
-		r, err := row(&d, s)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-		if bytes += r.Bytes(); bytes > bytesMax {
-			break
-		}
-	}
-	return all, nil
 }
 
 // Scan implements admin.Engine.
@@ -104,11 +106,11 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-func recordRow(d *store.Digester, s *sqlite3.Stmt) (plant.Record, error) {
+func recordRow(d *store.Digester, s *sqlite3.Stmt) plant.Record {
 	r, ok := dbfile.PlantRow(d, s)
 	if !ok {
-		return plant.Record{NewPlant: plant.NewPlant{ID: r.ID}, Damaged: true}, nil
+		return plant.Record{NewPlant: plant.NewPlant{ID: r.ID}, Damaged: true}
 	}
 	by := store.CreatorName(s.Text(6), r.CreatedBy)
-	return plant.Record{NewPlant: r.NewPlant, CreatedAt: r.CreatedAt.UTC(), CreatedBy: by}, nil
+	return plant.Record{NewPlant: r.NewPlant, CreatedAt: r.CreatedAt.UTC(), CreatedBy: by}
 }

@@ -27,7 +27,7 @@ func TestScanEndsItsTransaction(t *testing.T) {
 	c, err := sqlite3.Open(path)
 	must(t, err)
 	defer func() { must(t, c.Close()) }()
-	_, err = c.QueryInt("SELECT plants FROM state") // opens the WAL
+	_, err = c.QueryInt("SELECT plants FROM plantstore") // opens the WAL
 	must(t, err)
 	frames, copied, err := c.Checkpoint(sqlite3.Truncate)
 	if err != nil || frames != copied {

@@ -59,10 +59,10 @@ var hostile = []struct{ name, sql, want string }{
 		`table "plants" is missing`,
 	},
 	{
-		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless +
+		"an endless view as plantstore", "ALTER TABLE plantstore RENAME TO s; CREATE VIEW plantstore AS " + endless +
 			"SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, " +
 			"0 AS token_changes, 0 AS token_digests, '' AS moved_to FROM r",
-		`table "state" is missing`,
+		`table "plantstore" is missing`,
 	},
 	{
 		"a view with the type of a table",

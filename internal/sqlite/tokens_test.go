@@ -33,13 +33,13 @@ func TestTokenDigests(t *testing.T) {
 		func() error { _, _, err := e.RotateToken(ctx, token("c"), time.Hour, by); return err },
 		func() error { return second(e.RevokeTokens(ctx, store.Selector{Name: "c"}, at, by)) },
 		func() error { return second(e.PutSubject(ctx, subject, 10)) },
+		func() error { return second(e.RevokeIdentity(ctx, auth.NewRevokedJWT(issuer, "a", at), 10, by)) },
 		func() error { return second(e.PutSubject(ctx, auth.NewSubject(issuer, "b", at), 10)) },
 		func() error {
 			subject.RevokedAt = at
 			return second(e.RevokeIdentity(ctx, subject, 10, by))
 		},
-		func() error { return second(e.RevokeIdentity(ctx, auth.NewRevokedJWT(issuer, "a", at), 10, by)) },
-		func() error { // removes the first one
+		func() error { // removes the first JWT
 			return second(e.RevokeIdentity(ctx, auth.NewRevokedJWT(issuer, "b", at.Add(1000*time.Hour)), 10, by))
 		},
 		func() error {

@@ -110,7 +110,7 @@ func (e *Engine) readState() error {
 	defer s.Reset()
 	ok, err := s.Step()
 	if err == nil && !ok {
-		err = dbfile.ErrNoState
+		err = store.ErrNoRow
 	}
 	if err == nil {
 		e.current = transaction{

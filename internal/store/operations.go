@@ -2,99 +2,99 @@ package store
 
 import (
 	"context"
-
-	"plantstore/internal/audit"
-	"plantstore/internal/auth"
+	"fmt"
+	"time"
 )
 
-// Reader has the statements that read the tokens, the audit log and the webhooks of a store, and single plants.
-type Reader interface {
-	// Tokens returns all tokens by ascending id, whatever their Kind, including expired and revoked ones.
-	Tokens() ([]auth.Token, error)
+// Statements runs SQL that both engines accept, and has the statements that differ between them. Outside of a
+// transaction it only reads.
+//
+// Parameters are $1, $2 and so on. Each engine has its own types of columns for integers, texts, bytes, booleans and
+// times. The zero time is NULL.
+type Statements interface {
+	// Exec runs a statement, and returns the number of rows that it has changed.
+	Exec(sql string, args ...any) (changed int64, err error)
 
-	// TokensOfHash returns the token with a hash, whatever its Kind, or none.
-	TokensOfHash(hash auth.Hash) ([]auth.Token, error)
+	// ExecEach runs a statement with each of the lists of arguments, and returns the number of changed rows.
+	ExecEach(sql string, args [][]any) (changed int64, err error)
 
-	// Count returns the number of tokens of the kind of t. It may return any smaller number than most, because counting
-	// is slow.
-	Count(t auth.Token, most int) (int64, error)
+	// Query calls row for each row of a query, until row returns an error.
+	Query(row func(Scan) error, sql string, args ...any) error
 
-	// AuditEnds is as in AuditReader.
-	AuditEnds() (audit.Ends, error)
+	// ChangeTokens is ExecEach for a change of the columns of tokens but their last use. The first of the arguments is the
+	// id of the token that changes.
+	ChangeTokens(sql string, args [][]any) error
 
-	// AuditRows is as in AuditReader.
-	AuditRows(after int64, limit int) ([]audit.Row, error)
-
-	// Webhooks returns all webhooks by ascending id.
-	Webhooks() ([]Webhook, error)
+	// MayDeleteTokens reports whether the database allows that.
+	MayDeleteTokens() (bool, error)
 
 	// PlantsByID returns the plants with these ids by ascending id, until their texts exceed a number of bytes. It omits
 	// damaged plants.
 	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
+
+	// OldestEvent returns the time of the oldest event in the outbox; the zero time for none.
+	OldestEvent() (time.Time, error)
+
+	// FanOut replaces the oldest events of the outbox by a delivery to each active webhook. It returns 0 if it has
+	// replaced none.
+	FanOut(events int, now time.Time) (int64, error)
 }
 
-// Tx has the statements of Operations in a transaction that other writers of these tables wait for.
-type Tx interface {
-	Reader
+// Scan copies the columns of a row, as database/sql does. NULL becomes the zero value of a string, a []byte or a time.
+type Scan func(dest ...any) error
 
-	// TokensBy returns the selected tokens by ascending id; no subjects and no JWTs.
-	TokensBy(s Selector) ([]auth.Token, error)
+// Tables reads and changes the tables of tokens, of the audit log and of webhooks. All other writers of these tables
+// wait for a transaction of Operations.Write.
+type Tables struct {
+	Statements
+	Now time.Time // when the transaction started, by the clock of the engine
+}
 
-	// NextTokenID returns the id for a new token. No id is used twice.
-	NextTokenID() (int64, error)
+// collect returns the rows of a query.
+func collect[T any](s Statements, row func(Scan) (T, error), sql string, args ...any) (all []T, err error) {
+	err = s.Query(func(scan Scan) error {
+		r, err := row(scan)
+		all = append(all, r)
+		return err
+	}, sql, args...)
+	return all, err
+}
 
-	// PutToken stores a token with its id. Of a stored token it updates the times of expiry, revocation and last use.
-	PutToken(t auth.Token) error
+// ErrNoRow is the error for a store whose table plantstore has no row.
+var ErrNoRow = fmt.Errorf("%w: the table plantstore has no row", ErrBroken)
 
-	// DeleteExpired removes at most ChangeMax revoked JWTs that have expired at t.CreatedAt, except t, if the database
-	// allows that.
-	DeleteExpired(t auth.Token) error
-
-	// DeleteSubjects removes the selected subjects and returns them by ascending id.
-	DeleteSubjects(p SubjectPrune) ([]auth.Token, error)
-
-	// TokensChanged changes State.TokenChanges.
-	TokensChanged() error
-
-	// InsertAudit stores rows that follow the head of the audit log, and the new head.
-	InsertAudit(rows []audit.Row) error
-
-	// SetAuditEnds stores the ends of the audit log.
-	SetAuditEnds(ends audit.Ends) error
-
-	// DeleteAudit removes the rows up to a sequence number, and returns how many there were.
-	DeleteAudit(to int64) (removed int64, err error)
-
-	// ChangeWebhooks changes the active webhooks.
-	ChangeWebhooks(added, removed []string) error
-
-	// EndDeliveries makes at most that many pending deliveries to a webhook dead letters, and returns their number.
-	EndDeliveries(webhook int64, most int) (int64, error)
-
-	// RetryDead makes at most that many dead letters of a webhook due at once, as new deliveries, and returns their
-	// number. If plant is not nil, it retries only that plant's.
-	RetryDead(webhook int64, plant *int64, most int) (int64, error)
-
-	// DropDead is RetryDead for the removal of dead letters.
-	DropDead(webhook int64, plant *int64, most int) (int64, error)
+// queryRow scans the only row of a query.
+func queryRow(s Statements, sql string, dest ...any) error {
+	found := false
+	err := s.Query(func(scan Scan) error {
+		found = true
+		return scan(dest...)
+	}, sql)
+	if err == nil && !found {
+		err = ErrNoRow
+	}
+	return err
 }
 
 // Operations reads and changes the tokens, the audit log and the webhooks of a store. An engine embeds it, and supplies
 // the fields. The interfaces of the packages that call an engine have the contracts of the methods.
 type Operations struct {
-	// Read calls do with statements outside of a transaction.
-	Read func(ctx context.Context, do func(Reader) error) error
+	// Read calls do outside of a transaction.
+	Read func(ctx context.Context, do func(Tables) error) error
+
+	// ReadLong is Read for a read of a whole table, which may take long.
+	ReadLong func(ctx context.Context, do func(Tables) error) error
 
 	// Write calls change in a transaction. An error means that it changed nothing, unless the error wraps
 	// ErrOutcomeUnknown.
-	Write func(ctx context.Context, change func(Tx) error) error
+	Write func(ctx context.Context, change func(Tables) error) error
 
 	Events chan struct{} // capacity 1; holds a value after this engine has written events
 }
 
-func read[T any](ctx context.Context, o *Operations, do func(Reader) (T, error)) (result T, err error) {
-	err = o.Read(ctx, func(r Reader) (err error) {
-		result, err = do(r)
+func read[T any](ctx context.Context, o *Operations, do func(Tables) (T, error)) (result T, err error) {
+	err = o.Read(ctx, func(t Tables) (err error) {
+		result, err = do(t)
 		return err
 	})
 	return result, err

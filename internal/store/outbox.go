@@ -160,36 +160,13 @@ const absentPause = 10 * time.Second
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Deliveries has the statements of TakeDeliveries and FanOutOld in a transaction.
-type Deliveries interface {
-	// Webhooks is as in Reader.
-	Webhooks() ([]Webhook, error)
-
-	// Settle stores the results of deliveries at a time. It ignores a failure whose claim has expired.
-	Settle(results []DeliveryResult, now time.Time) error
-
-	// Due returns at most that many deliveries to a webhook that are due at a time, by DueAt; none if the webhook is not
-	// active. Of the plant they have the id only.
-	Due(webhook int64, now time.Time, most int) ([]Delivery, error)
-
-	// PlantsByID is as in Reader.
-	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
-
-	// SetDue sets the time of the next attempt of deliveries, or of the end of their claims.
-	SetDue(webhook int64, plants []int64, at time.Time) error
-
-	// FanOut replaces the oldest events of the outbox by a delivery to each active webhook. It returns 0 if it has
-	// replaced none.
-	FanOut(events int, now time.Time) (int64, error)
-}
-
 // TakeDeliveries stores the results of deliveries, and claims others that are due. If they are fewer than the claim
 // allows, it turns events of the outbox into deliveries and claims these.
-func TakeDeliveries(tx Deliveries, settled []DeliveryResult, claim Claim, now time.Time) ([]Delivery, error) {
-	if err := tx.Settle(settled, now); err != nil {
+func (t Tables) TakeDeliveries(settled []DeliveryResult, claim Claim) ([]Delivery, error) {
+	if err := t.settle(settled); err != nil {
 		return nil, err
 	}
-	c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease)}
+	c := claimer{tx: t, lease: t.Now.Add(claim.Lease)}
 	most := maps.Clone(claim.Most)
 	for again := false; ; again = true {
 		missing := 0
@@ -204,28 +181,61 @@ func TakeDeliveries(tx Deliveries, settled []DeliveryResult, claim Claim, now ti
 		if again || missing == 0 || c.bytes > PlantsBytes {
 			return c.taken, nil
 		}
-		if n, err := tx.FanOut(missing, now); err != nil || n == 0 {
+		if n, err := t.FanOut(missing, t.Now); err != nil || n == 0 {
 			return c.taken, err
 		}
 	}
 }
 
-// FanOutOld is FanOut of so many events that they have at most ChangeMax deliveries.
-func FanOutOld(tx Deliveries, now time.Time) (int64, error) {
-	all, err := tx.Webhooks()
-	if err != nil {
-		return 0, err
+// settle stores the results of deliveries. It ignores a failure whose claim has expired.
+func (t Tables) settle(results []DeliveryResult) error {
+	var done, failed [][]any
+	for _, r := range results {
+		if r.Done {
+			done = append(done, []any{r.Webhook, r.Plant})
+			continue
+		}
+		due, dead := t.Now.Add(r.Wait), time.Time{}
+		if r.Dead {
+			due, dead = time.Time{}, t.Now
+		}
+		failed = append(failed, []any{due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease})
 	}
-	all = slices.DeleteFunc(all, func(w Webhook) bool { return !w.Active })
-	return tx.FanOut(ChangeMax/max(1, len(all)), now)
+	_, err := t.ExecEach("DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2", done)
+	if err == nil {
+		_, err = t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, "+
+			"reason = coalesce(nullif($4, ''), reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7", failed)
+	}
+	return err
+}
+
+// Due returns at most that many deliveries to a webhook that are due at a time, by DueAt; none if the webhook is not
+// active. Of the plant they have the id only.
+func (t Tables) Due(webhook int64, at time.Time, most int) ([]Delivery, error) {
+	return collect(t, func(scan Scan) (d Delivery, err error) {
+		err = scan(&d.Plant.ID, &d.Since, &d.Attempts)
+		return d, err
+	}, "SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 "+
+		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = $1 AND active) "+
+		"ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, at, most)
+}
+
+// setDue sets the time of the next attempt of deliveries, or of the end of their claims.
+func (t Tables) setDue(webhook int64, plants []int64, at time.Time) error {
+	args := make([][]any, len(plants))
+	for i, id := range plants {
+		args[i] = []any{at, webhook, id}
+	}
+	_, err := t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = $3", args)
+	return err
 }
 
 // claimer claims deliveries in a transaction.
 type claimer struct {
-	tx         Deliveries
-	now, lease time.Time
-	bytes      int // size of the texts in taken
-	taken      []Delivery
+	tx    Tables
+	lease time.Time
+	bytes int // size of the texts in taken
+	taken []Delivery
 }
 
 // claim claims deliveries to a webhook until the texts of all claims exceed PlantsBytes.
@@ -233,7 +243,7 @@ func (c *claimer) claim(webhook int64, most int) (claimed int, err error) {
 	if most == 0 {
 		return 0, nil
 	}
-	due, err := c.tx.Due(webhook, c.now, most)
+	due, err := c.tx.Due(webhook, c.tx.Now, most)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -260,24 +270,15 @@ func (c *claimer) claim(webhook int64, most int) (claimed int, err error) {
 		c.bytes += r.Bytes()
 		c.taken, found = append(c.taken, d), append(found, r.ID)
 	}
-	err = c.tx.SetDue(webhook, found, c.lease)
+	err = c.tx.setDue(webhook, found, c.lease)
 	if err == nil && c.bytes <= PlantsBytes && len(absent) > 0 { // else some plants were not read
-		err = c.tx.SetDue(webhook, absent, c.now.Add(absentPause))
+		err = c.tx.setDue(webhook, absent, c.tx.Now.Add(absentPause))
 	}
 	return len(found), err
 }
 
-// Times returns the columns of an unsuccessful delivery at a time: the next attempt, and the time of the dead letter.
-// One of them is the zero value.
-func (s DeliveryResult) Times(now time.Time) (dueAt, deadAt time.Time) {
-	if s.Dead {
-		return time.Time{}, now
-	}
-	return now.Add(s.Wait), time.Time{}
-}
-
-// WithOutbox adds events of the outbox, with the time of the oldest one, to the totals of an active webhook.
-func (t OutboxTotals) WithOutbox(events int64, oldest time.Time) OutboxTotals {
+// withOutbox adds events of the outbox, with the time of the oldest one, to the totals of an active webhook.
+func (t OutboxTotals) withOutbox(events int64, oldest time.Time) OutboxTotals {
 	t.Pending += events
 	if t.Oldest.IsZero() || !oldest.IsZero() && oldest.Before(t.Oldest) {
 		t.Oldest = oldest

@@ -17,5 +17,5 @@ type Row struct {
 
 // PlantsByID implements writepath.Engine.
 func (o *Operations) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
-	return read(ctx, o, func(r Reader) ([]Row, error) { return r.PlantsByID(ids, math.MaxInt) })
+	return read(ctx, o, func(t Tables) ([]Row, error) { return t.PlantsByID(ids, math.MaxInt) })
 }

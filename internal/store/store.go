@@ -1,6 +1,6 @@
-// Package store is what engines share: the types and errors of their methods, digests, and the
-// changes of tokens, the audit log and webhooks, for which an engine has only the statements. The packages writepath,
-// admin, webhook and move declare the methods that they need of an engine, and package storetest tests all of them.
+// Package store is what engines share: the types and errors of their methods, digests, and the tables of tokens, of the
+// audit log and of webhooks. The packages writepath, admin, webhook and move declare the methods that they need of an
+// engine, and package storetest tests all of them.
 package store
 
 import (

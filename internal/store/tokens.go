@@ -10,24 +10,30 @@ import (
 )
 
 // changeTokens is Write for tokens: it also makes every server reload its keyring.
-func (o *Operations) changeTokens(ctx context.Context, do func(Tx) error) error {
-	return o.Write(ctx, func(tx Tx) error {
+func (o *Operations) changeTokens(ctx context.Context, do func(Tables) error) error {
+	return o.Write(ctx, func(tx Tables) error {
 		if err := do(tx); err != nil {
 			return err
 		}
-		return tx.TokensChanged()
+		_, err := tx.Exec("UPDATE plantstore SET token_changes = token_changes + 1")
+		return err
 	})
 }
 
 // Tokens implements writepath.Engine.
 func (o *Operations) Tokens(ctx context.Context) ([]auth.Token, error) {
-	return read(ctx, o, Reader.Tokens)
+	return read(ctx, o, Tables.tokens)
+}
+
+// MarkUsed implements writepath.Engine.
+func (o *Operations) MarkUsed(ctx context.Context, uses []auth.Use) error {
+	return o.Write(ctx, func(tx Tables) error { return tx.markUsed(uses) })
 }
 
 // CreateToken implements admin.Engine.
 func (o *Operations) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
-	err = o.changeTokens(ctx, func(tx Tx) error {
-		named, err := tx.TokensBy(Selector{Name: t.Name})
+	err = o.changeTokens(ctx, func(tx Tables) error {
+		named, err := tx.tokensBy(Selector{Name: t.Name})
 		if err != nil {
 			return err
 		}
@@ -40,23 +46,13 @@ func (o *Operations) CreateToken(ctx context.Context, t auth.Token, by audit.Ori
 	return id, err
 }
 
-// insertToken stores a new token and returns it with its id.
-func insertToken(tx Tx, t auth.Token) (auth.Token, error) {
-	id, err := tx.NextTokenID()
-	if err != nil {
-		return t, err
-	}
-	t.ID = id
-	return t, tx.PutToken(t)
-}
-
 // createToken stores a token and the entry of its creation.
-func createToken(tx Tx, t auth.Token, by audit.Origin) (id int64, err error) {
-	t, err = insertToken(tx, t)
+func createToken(tx Tables, t auth.Token, by audit.Origin) (id int64, err error) {
+	t, err = tx.insertToken(t)
 	if err != nil {
 		return 0, err
 	}
-	return t.ID, AppendAudit(tx, TokenCreated(t, by))
+	return t.ID, tx.AppendAudit(TokenCreated(t, by))
 }
 
 // CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
@@ -67,8 +63,8 @@ func (o *Operations) CreateFirstTokens(
 	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 		return false, err // without a write, so that a server can start on a full disk
 	}
-	err = o.changeTokens(ctx, func(tx Tx) error {
-		existing, err := tx.Tokens() // again: another process may have been first
+	err = o.changeTokens(ctx, func(tx Tables) error {
+		existing, err := tx.tokens() // again: another process may have been first
 		if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 			return err
 		}
@@ -87,8 +83,8 @@ func (o *Operations) CreateFirstTokens(
 func (o *Operations) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
-	err = o.changeTokens(ctx, func(tx Tx) error {
-		named, err := tx.TokensBy(Selector{Name: t.Name})
+	err = o.changeTokens(ctx, func(tx Tables) error {
+		named, err := tx.tokensBy(Selector{Name: t.Name})
 		if err != nil {
 			return err
 		}
@@ -96,16 +92,14 @@ func (o *Operations) RotateToken(
 		if !ok {
 			return ErrNotFound
 		}
-		for _, ended := range r.Ended {
-			if err := tx.PutToken(ended); err != nil {
-				return err
-			}
-		}
-		old = r.Old
-		if fresh, err = insertToken(tx, r.New); err != nil {
+		if err := tx.putTokens(r.Ended...); err != nil {
 			return err
 		}
-		return AppendAudit(tx, TokenRotated(fresh, r, by))
+		old = r.Old
+		if fresh, err = tx.insertToken(r.New); err != nil {
+			return err
+		}
+		return tx.AppendAudit(TokenRotated(fresh, r, by))
 	})
 	return fresh, old, err
 }
@@ -114,8 +108,8 @@ func (o *Operations) RotateToken(
 func (o *Operations) RevokeTokens(
 	ctx context.Context, selector Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
-	err = o.revoke(ctx, at, by, func(tx Tx) ([]auth.Token, error) {
-		if revoked, err = tx.TokensBy(selector); err != nil {
+	err = o.revoke(ctx, at, by, func(tx Tables) ([]auth.Token, error) {
+		if revoked, err = tx.tokensBy(selector); err != nil {
 			return nil, err
 		}
 		revoked = slices.DeleteFunc(revoked, func(t auth.Token) bool { return !t.RevokedAt.IsZero() })
@@ -124,11 +118,8 @@ func (o *Operations) RevokeTokens(
 		}
 		for i := range revoked {
 			revoked[i].RevokedAt = time.UnixMicro(at.UnixMicro()).UTC() // as stored
-			if err := tx.PutToken(revoked[i]); err != nil {
-				return nil, err
-			}
 		}
-		return revoked, nil
+		return revoked, tx.putTokens(revoked...)
 	})
 	return revoked, err
 }
@@ -136,11 +127,11 @@ func (o *Operations) RevokeTokens(
 // revoke is changeTokens for a revocation, which returns the revoked tokens. If the audit log refuses their events, a
 // second transaction stores the revocation without them.
 func (o *Operations) revoke(
-	ctx context.Context, at time.Time, by audit.Origin, change func(Tx) ([]auth.Token, error),
+	ctx context.Context, at time.Time, by audit.Origin, change func(Tables) ([]auth.Token, error),
 ) error {
 	var events []audit.Event
 	refused := false
-	revoke := func(tx Tx) error {
+	revoke := func(tx Tables) error {
 		tokens, err := change(tx)
 		if err != nil {
 			return err
@@ -149,7 +140,7 @@ func (o *Operations) revoke(
 		if refused {
 			return nil
 		}
-		err = AppendAudit(tx, events...)
+		err = tx.AppendAudit(events...)
 		refused = err != nil
 		return err
 	}
@@ -167,20 +158,20 @@ func (o *Operations) revoke(
 func (o *Operations) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
-	err = o.revoke(ctx, t.RevokedAt, by, func(tx Tx) ([]auth.Token, error) {
+	err = o.revoke(ctx, t.RevokedAt, by, func(tx Tables) ([]auth.Token, error) {
 		stored, err = revokeIdentity(tx, t, most)
 		return []auth.Token{stored}, err
 	})
 	return stored, err
 }
 
-func revokeIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
-	if t.Kind == auth.KindJWT { // an expired JWT must not count towards the limit
-		if err := tx.DeleteExpired(t); err != nil {
+func revokeIdentity(tx Tables, t auth.Token, most int) (auth.Token, error) {
+	if t.Kind == auth.KindJWT {
+		if err := tx.deleteExpired(t); err != nil {
 			return t, err
 		}
 	}
-	stored, found, err := tokenOfHash(tx, t.Hash)
+	stored, found, err := tx.tokenOfHash(t.Hash)
 	switch {
 	case err != nil:
 		return t, err
@@ -190,31 +181,31 @@ func revokeIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
 		return stored, nil
 	}
 	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
-	return stored, tx.PutToken(stored)
+	return stored, tx.putTokens(stored)
 }
 
 // insertIdentity stores a subject or a revoked JWT.
-func insertIdentity(tx Tx, t auth.Token, most int) (auth.Token, error) {
-	if err := checkPlace(tx, t, most); err != nil {
+func insertIdentity(tx Tables, t auth.Token, most int) (auth.Token, error) {
+	if err := tx.checkPlace(t, most); err != nil {
 		return t, err
 	}
-	return insertToken(tx, t)
+	return tx.insertToken(t)
 }
 
 // PutSubject implements writepath.Engine.
 func (o *Operations) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	var found bool
-	err = o.Read(ctx, func(r Reader) error {
-		if stored, found, err = tokenOfHash(r, t.Hash); err != nil || found {
+	err = o.Read(ctx, func(tables Tables) error {
+		if stored, found, err = tables.tokenOfHash(t.Hash); err != nil || found {
 			return err
 		}
-		return checkPlace(r, t, most) // so a refusal needs no write lock
+		return tables.checkPlace(t, most) // so a refusal needs no write lock
 	})
 	if err != nil || found {
 		return stored, err
 	}
-	err = o.Write(ctx, func(tx Tx) error {
-		if stored, found, err = tokenOfHash(tx, t.Hash); err != nil || found {
+	err = o.Write(ctx, func(tx Tables) error {
+		if stored, found, err = tx.tokenOfHash(t.Hash); err != nil || found {
 			return err
 		}
 		stored, err = insertIdentity(tx, t, most)
@@ -227,46 +218,19 @@ func (o *Operations) PutSubject(ctx context.Context, t auth.Token, most int) (st
 func (o *Operations) PruneSubjects(
 	ctx context.Context, p SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {
-	err = o.changeTokens(ctx, func(tx Tx) error {
-		if removed, err = tx.DeleteSubjects(p); err != nil {
+	err = o.changeTokens(ctx, func(tx Tables) error {
+		if removed, err = tx.deleteSubjects(p); err != nil {
 			return err
 		}
 		if len(removed) == 0 {
 			return ErrNotFound
 		}
-		return AppendAudit(tx, SubjectsPruned(removed, p.At, by)...)
+		return tx.AppendAudit(SubjectsPruned(removed, p.At, by)...)
 	})
 	return removed, err
 }
 
 // PutTokens implements move.Destination.
 func (o *Operations) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	return o.changeTokens(ctx, func(tx Tx) error {
-		for _, t := range tokens {
-			if err := tx.PutToken(t); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func tokenOfHash(r Reader, hash auth.Hash) (t auth.Token, found bool, err error) {
-	tokens, err := r.TokensOfHash(hash)
-	if err != nil || len(tokens) == 0 {
-		return t, false, err
-	}
-	return tokens[0], true, nil
-}
-
-// checkPlace returns an error if the store has most tokens of the kind of t.
-func checkPlace(r Reader, t auth.Token, most int) error {
-	n, err := r.Count(t, most)
-	switch {
-	case err != nil || n < int64(most):
-		return err
-	case t.Kind == auth.KindJWT:
-		return ErrTooManyJWTs
-	}
-	return ErrTooManySubjects
+	return o.changeTokens(ctx, func(tx Tables) error { return tx.putTokens(tokens...) })
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 
 	"plantstore/internal/audit"
 )
@@ -20,7 +19,15 @@ func (o *Operations) SignalEvents() {
 
 // Webhooks implements webhook.Outbox.
 func (o *Operations) Webhooks(ctx context.Context) ([]Webhook, error) {
-	return read(ctx, o, Reader.Webhooks)
+	return read(ctx, o, Tables.webhooks)
+}
+
+// webhooks returns all webhooks by ascending id.
+func (t Tables) webhooks() ([]Webhook, error) {
+	return collect(t, func(scan Scan) (w Webhook, err error) {
+		err = scan(&w.ID, &w.URL, &w.Active)
+		return w, err
+	}, "SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
 }
 
 // SetWebhooks implements webhook.Outbox.
@@ -31,80 +38,81 @@ func (o *Operations) SetWebhooks(ctx context.Context, urls []string, by audit.Or
 	if added, removed := compareWebhooks(all, urls); len(added)+len(removed) == 0 {
 		return all, nil // without a write, so that a server can start on a full disk
 	}
-	err = o.Write(ctx, func(tx Tx) error {
-		if all, err = tx.Webhooks(); err != nil {
+	err = o.Write(ctx, func(tx Tables) error {
+		if all, err = tx.webhooks(); err != nil {
 			return err
 		}
 		added, removed := compareWebhooks(all, urls)
-		if err := tx.ChangeWebhooks(added, removed); err != nil {
+		if err := tx.changeWebhooks(added, removed); err != nil {
 			return err
 		}
-		if all, err = tx.Webhooks(); err != nil || len(added)+len(removed) == 0 {
+		if all, err = tx.webhooks(); err != nil || len(added)+len(removed) == 0 {
 			return err
 		}
-		return AppendAudit(tx, WebhooksChanged(added, removed, by))
+		return tx.AppendAudit(WebhooksChanged(added, removed, by))
 	})
 	return all, err
 }
 
-// EndDeliveries implements webhook.Outbox.
-func (o *Operations) EndDeliveries(ctx context.Context) (ended int64, err error) {
-	removed := func(w Webhook) bool { return !w.Active }
-	all, err := o.Webhooks(ctx)
-	if err != nil || !slices.ContainsFunc(all, removed) {
-		return 0, err
-	}
-	err = o.Write(ctx, func(tx Tx) (err error) {
-		ended, err = changeDeliveries(tx, removed, tx.EndDeliveries)
-		return err
-	})
-	return ended, err
-}
-
-// RetryDead implements admin.Engine.
-func (o *Operations) RetryDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
-	return o.changeDead(ctx, s, by, audit.WebhookRetry, Tx.RetryDead)
-}
-
-// DropDead implements admin.Engine.
-func (o *Operations) DropDead(ctx context.Context, s DeadSelector, by audit.Origin) (int64, error) {
-	return o.changeDead(ctx, s, by, audit.WebhookDrop, Tx.DropDead)
-}
-
-func (o *Operations) changeDead(
-	ctx context.Context, s DeadSelector, by audit.Origin, action audit.Action,
-	do func(tx Tx, webhook int64, plant *int64, most int) (int64, error),
-) (changed int64, err error) {
-	selected := func(w Webhook) bool {
-		return (s.Webhook == 0 || s.Webhook == w.ID) && (w.Active || action == audit.WebhookDrop)
-	}
-	err = o.Write(ctx, func(tx Tx) error {
-		changed, err = changeDeliveries(tx, selected, func(webhook int64, most int) (int64, error) {
-			return do(tx, webhook, s.Plant, most)
-		})
-		if err != nil || changed == 0 {
+// changeWebhooks changes the active webhooks. No row is deleted, so no id is used twice.
+func (t Tables) changeWebhooks(added, removed []string) error {
+	for _, url := range added {
+		if _, err := t.Exec("INSERT INTO plantstore_webhooks (id, url, active) "+
+			"SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks WHERE TRUE "+
+			"ON CONFLICT (url) DO UPDATE SET active = TRUE", url); err != nil {
 			return err
 		}
-		return AppendAudit(tx, DeadLettersChanged(action, s, changed, by))
-	})
-	return changed, err
-}
-
-// changeDeliveries calls do for the selected webhooks until it has changed ChangeMax deliveries, and returns their
-// number.
-func changeDeliveries(
-	tx Tx, selected func(Webhook) bool, do func(webhook int64, most int) (int64, error),
-) (changed int64, err error) {
-	all, err := tx.Webhooks()
-	for _, w := range all {
-		if err != nil || changed == ChangeMax {
-			break
-		}
-		if selected(w) {
-			var n int64
-			n, err = do(w.ID, ChangeMax-int(changed))
-			changed += n
+	}
+	for _, url := range removed {
+		if _, err := t.Exec("UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1", url); err != nil {
+			return err
 		}
 	}
-	return changed, err
+	return t.setEvents()
+}
+
+// setEvents stores whether new plants get events: the store has an active webhook.
+func (t Tables) setEvents() error {
+	_, err := t.Exec("UPDATE plantstore SET webhooks = EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)")
+	return err
+}
+
+// PutWebhooks implements move.Destination.
+func (o *Operations) PutWebhooks(ctx context.Context, webhooks []Webhook) error {
+	args := make([][]any, len(webhooks))
+	for i, w := range webhooks {
+		args[i] = []any{w.ID, w.URL, w.Active}
+	}
+	return o.Write(ctx, func(tx Tables) error {
+		if _, err := tx.ExecEach("INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3)", args); err != nil {
+			return err
+		}
+		return tx.setEvents()
+	})
+}
+
+// OutboxTotals implements webhook.Outbox.
+func (o *Operations) OutboxTotals(ctx context.Context) (map[int64]OutboxTotals, error) {
+	totals := map[int64]OutboxTotals{}
+	err := o.ReadLong(ctx, func(t Tables) error {
+		oldest, err := t.OldestEvent()
+		if err != nil {
+			return err
+		}
+		return t.Query(func(scan Scan) error {
+			var id, events int64
+			var active bool
+			var one OutboxTotals
+			err := scan(&id, &active, &events, &one.Pending, &one.Oldest, &one.Dead)
+			if active {
+				one = one.withOutbox(events, oldest)
+			}
+			totals[id] = one
+			return err
+		}, `SELECT id, active, (SELECT count(*) FROM plantstore_outbox),
+			sum(CASE WHEN due_at IS NOT NULL THEN 1 ELSE 0 END), min(CASE WHEN due_at IS NOT NULL THEN since END),
+			sum(CASE WHEN dead_at IS NOT NULL THEN 1 ELSE 0 END)
+			FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id`)
+	})
+	return totals, err
 }

@@ -118,11 +118,11 @@ func (r *Replay) repeat(c *journal.Commit) error {
 // close stores the totals and closes the file; after an error, it only closes the file.
 func (r *Replay) close(failed error) error {
 	if failed == nil && r.history != (journal.History{}) {
-		failed = r.conn.Run("UPDATE state SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
+		failed = r.conn.Run("UPDATE plantstore SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
 			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:], r.last)
 	}
 	if failed == nil {
-		failed = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE state SET journal_bytes = 0; COMMIT")
+		failed = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE plantstore SET journal_bytes = 0; COMMIT")
 	}
 	return errors.Join(failed, r.conn.Close())
 }

@@ -276,12 +276,12 @@ func (v *Verification) checkAudit(c *sqlite3.Conn, s *dbfile.State) error {
 	if s == nil {
 		return nil
 	}
-	ends, err := dbfile.AuditEnds(c)
+	t := dbfile.Tables(c)
+	ends, err := t.AuditEnds()
 	if err != nil {
 		return err
 	}
-	read := func(after int64, limit int) ([]audit.Row, error) { return dbfile.AuditRows(c, after, limit) }
-	err = audit.Verify(ends, audit.Rows(math.MinInt64, read))
+	err = audit.Verify(ends, audit.Rows(math.MinInt64, t.AuditRows))
 	var fault *audit.Fault
 	if errors.As(err, &fault) {
 		v.fault("the audit log: %v", fault)

@@ -209,17 +209,17 @@ func TestVerifyNames(t *testing.T) {
 		},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
 		{
-			"DELETE FROM state",
-			"could not read the state of the store: the store failed: the table state has no row",
+			"DELETE FROM plantstore",
+			"could not read the state of the store: the store failed: the table plantstore has no row",
 		},
 		{
-			"UPDATE state SET commits = 1",
+			"UPDATE plantstore SET commits = 1",
 			"PATH has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged; " +
 				"its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back or restore a backup; " +
 				"to continue without the lost plants, remove PATH-mark",
 		},
 		{
-			"UPDATE state SET store = 1",
+			"UPDATE plantstore SET store = 1",
 			"PATH is another store than before, or its WAL belongs to another store: if that is intended, remove PATH-mark",
 		},
 	} {

@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// ErrNoState is the error for a store whose table state has no row.
-var ErrNoState = fmt.Errorf("%w: the table state has no row", store.ErrBroken)
-
-// State is the part of the table state that verify compares with the other tables.
+// State is the part of the table plantstore that verify compares with the other tables.
 type State struct{ Store, Commits, Plants, Digests, TokenDigests int64 }
 
 // StoreName returns the identity of the store as users see it.
@@ -36,11 +32,11 @@ func HistoryOf(c *sqlite3.Conn) (history journal.History, last time.Time, err er
 	return history, last, err
 }
 
-// StateRow calls read with columns of the table state.
+// StateRow calls read with columns of the table plantstore.
 func StateRow(c *sqlite3.Conn, columns string, read func(*sqlite3.Stmt)) error {
-	found, err := c.Row("SELECT "+columns+" FROM state", read)
+	found, err := c.Row("SELECT "+columns+" FROM plantstore", read)
 	if err == nil && !found {
-		err = ErrNoState
+		err = store.ErrNoRow
 	}
 	return err
 }
@@ -59,27 +55,6 @@ func PlantRow(d *store.Digester, s *sqlite3.Stmt) (store.Row, bool) {
 	var p store.Scanned
 	ScanPlant(d, s, &p)
 	return store.Row{NewPlant: p.Plant(), CreatedAt: time.UnixMicro(p.CreatedAt), CreatedBy: s.Int64(4)}, !p.Damaged
-}
-
-// AuditEnds returns the ends of the audit log.
-func AuditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
-	const columns = "coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash"
-	err = StateRow(c, columns, func(s *sqlite3.Stmt) {
-		ends.Head = audit.Link{Sequence: s.Int64(0), Hash: audit.HashFrom(s.Bytes(1))}
-		ends.Anchor = audit.Link{Sequence: s.Int64(2), Hash: audit.HashFrom(s.Bytes(3))}
-	})
-	return ends, err
-}
-
-// AuditRows returns at most limit rows of the audit log with greater sequence numbers, in ascending order.
-func AuditRows(c *sqlite3.Conn, after int64, limit int) ([]audit.Row, error) {
-	const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > ? ORDER BY sequence LIMIT ?"
-	return sqlite3.Collect(c.Rows(sql, after, limit), func(s *sqlite3.Stmt) audit.Row {
-		return audit.Row{
-			Sequence: s.Int64(0), Text: s.Text(1),
-			Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
-		}
-	})
 }
 
 // TokenDigests returns the sum of the digests and the number of the tokens that match a condition.

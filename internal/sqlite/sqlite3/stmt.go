@@ -1,6 +1,7 @@
 package sqlite3
 
 import (
+	"bytes"
 	"fmt"
 	"syscall"
 	"time"
@@ -162,6 +163,29 @@ func (s *Stmt) Bytes(column int) []byte {
 		return nil
 	}
 	return []byte{}
+}
+
+// Scan copies the columns of a row; NULL as the zero value. It panics for a pointer to another type.
+func (s *Stmt) Scan(dest ...any) error {
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *int:
+			*d = int(s.Int64(i))
+		case *int64:
+			*d = s.Int64(i)
+		case *bool:
+			*d = s.Int64(i) != 0
+		case *string:
+			*d = s.Text(i)
+		case *[]byte:
+			*d = bytes.Clone(s.Bytes(i))
+		case *time.Time:
+			*d = s.Time(i)
+		default:
+			panic(fmt.Sprintf("scan into %T", d))
+		}
+	}
+	return nil
 }
 
 func (s *Stmt) must(code int32) {

@@ -237,21 +237,21 @@ var tampering = []struct {
 		"INSERT INTO plantstore_audit SELECT 7, entry, previous, hash FROM plantstore_audit WHERE sequence = 6",
 		audit.ErrAdded, 7,
 	},
-	{"UPDATE STATE SET audit_sequence = 5", audit.ErrAdded, 6},
-	{"UPDATE STATE SET audit_sequence = 7", audit.ErrMissing, 7},
-	{"UPDATE STATE SET audit_hash = pruned_hash", audit.ErrChanged, 6},
-	{"UPDATE STATE SET pruned_sequence = 3", audit.ErrAdded, 3},
-	{"UPDATE STATE SET pruned_sequence = 1", audit.ErrMissing, 2},
-	{"UPDATE STATE SET pruned_hash = audit_hash", audit.ErrChanged, 3},
-	{"UPDATE STATE SET pruned_sequence = NULL, pruned_hash = NULL", audit.ErrMissing, 1},
-	{"UPDATE STATE SET pruned_sequence = 4; DELETE FROM plantstore_audit WHERE sequence < 5", audit.ErrChanged, 5},
+	{"UPDATE plantstore SET audit_sequence = 5", audit.ErrAdded, 6},
+	{"UPDATE plantstore SET audit_sequence = 7", audit.ErrMissing, 7},
+	{"UPDATE plantstore SET audit_hash = pruned_hash", audit.ErrChanged, 6},
+	{"UPDATE plantstore SET pruned_sequence = 3", audit.ErrAdded, 3},
+	{"UPDATE plantstore SET pruned_sequence = 1", audit.ErrMissing, 2},
+	{"UPDATE plantstore SET pruned_hash = audit_hash", audit.ErrChanged, 3},
+	{"UPDATE plantstore SET pruned_sequence = NULL, pruned_hash = NULL", audit.ErrMissing, 1},
+	{"UPDATE plantstore SET pruned_sequence = 4; DELETE FROM plantstore_audit WHERE sequence < 5", audit.ErrChanged, 5},
 	{
-		"UPDATE STATE SET pruned_sequence = 4, pruned_hash = (SELECT hash FROM plantstore_audit WHERE sequence = 4); " +
+		"UPDATE plantstore SET pruned_sequence = 4, pruned_hash = (SELECT hash FROM plantstore_audit WHERE sequence = 4); " +
 			"DELETE FROM plantstore_audit WHERE sequence < 5",
 		audit.ErrMissing, 4,
 	},
 	{
-		"UPDATE STATE SET pruned_sequence = audit_sequence, pruned_hash = audit_hash; DELETE FROM plantstore_audit",
+		"UPDATE plantstore SET pruned_sequence = audit_sequence, pruned_hash = audit_hash; DELETE FROM plantstore_audit",
 		audit.ErrMissing, 6,
 	},
 }
@@ -265,7 +265,8 @@ func testTampering(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	equal(t, "rows", len(auditRows(t, e)), 4)
-	s.Tamper(t, "CREATE TABLE saved AS SELECT * FROM plantstore_audit; CREATE TABLE saved_state AS SELECT * FROM STATE")
+	s.Tamper(t, "CREATE TABLE saved AS SELECT * FROM plantstore_audit; "+
+		"CREATE TABLE saved_state AS SELECT * FROM plantstore")
 	for _, test := range tampering {
 		s.Tamper(t, test.sql)
 		err := verifyAudit(t, e)
@@ -274,7 +275,7 @@ func testTampering(t *testing.T, s Store) {
 			t.Errorf("%s:\ngot  %v\nwant entry %d is %v", test.sql, err, test.sequence, test.kind)
 		}
 		s.Tamper(t, "DELETE FROM plantstore_audit; INSERT INTO plantstore_audit SELECT * FROM saved; "+
-			"UPDATE STATE SET audit_sequence = s.audit_sequence, audit_hash = s.audit_hash, "+
+			"UPDATE plantstore SET audit_sequence = s.audit_sequence, audit_hash = s.audit_hash, "+
 			"pruned_sequence = s.pruned_sequence, pruned_hash = s.pruned_hash FROM saved_state AS s")
 		must(t, verifyAudit(t, e))
 	}

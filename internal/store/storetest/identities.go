@@ -252,6 +252,11 @@ func testRevokedJWTs(t *testing.T, s Store) {
 	if removed := before - len(mustTokens(t, e)); removed > store.ChangeMax {
 		t.Errorf("a call removed %d expired JWTs, want at most %d", removed, store.ChangeMax)
 	}
+	mustRevokeIdentity(t, e, c)
+	last := many[len(many)-1].ID // has expired, too
+	if token := mustCreateToken(t, e, token("b", createdAt)); token.ID != last+1 {
+		t.Errorf("the id after %d is %d", last, token.ID)
+	}
 }
 
 func mustState(t testing.TB, e Engine) store.State {

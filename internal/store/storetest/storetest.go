@@ -17,8 +17,7 @@ type Store interface {
 	// Open opens an engine on the store. The suite closes it.
 	Open(t testing.TB) Engine
 
-	// Tamper runs SQL as a program that can change every row of the store. STATE in the SQL is the table with the state of
-	// the store.
+	// Tamper runs SQL as a program that can change every row of the store.
 	Tamper(t testing.TB, sql string)
 }
 

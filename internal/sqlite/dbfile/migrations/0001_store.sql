@@ -11,7 +11,7 @@ CREATE TABLE plants (
 
 -- Tokens of the operator, subjects of an OpenID Connect issuer, and revoked JWTs.
 CREATE TABLE tokens (
-    id           INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: plants.created_by refers to it
+    id           INTEGER PRIMARY KEY,               -- ascending and never used twice: plants.created_by refers to it
     kind         TEXT,                              -- NULL: a token; 'subject' or 'jwt'
     name         TEXT    NOT NULL,
     hash         BLOB    NOT NULL UNIQUE,           -- SHA-256 of a token's secret, or of kind, issuer and identifier
@@ -26,7 +26,7 @@ CREATE TABLE tokens (
 ) STRICT;
 
 -- One row. verify compares the other tables with it.
-CREATE TABLE state (
+CREATE TABLE plantstore (
     store           INTEGER NOT NULL, -- random: identifies the store
     commits         INTEGER NOT NULL, -- incremented by every transaction; FILE-mark has it too
     plants          INTEGER NOT NULL, -- their number
@@ -44,7 +44,7 @@ CREATE TABLE state (
     journal_bytes   INTEGER NOT NULL DEFAULT 0, -- of the changes in plantstore_journal
     committed_at    INTEGER NOT NULL DEFAULT 0  -- time of the last recorded commit; no later one has an earlier time
 ) STRICT;
-INSERT INTO state (store, commits, plants, digests, token_changes, token_digests) VALUES (random(), 0, 0, 0, 0, 0);
+INSERT INTO plantstore (store, commits, plants, digests, token_changes, token_digests) VALUES (random(), 0, 0, 0, 0, 0);
 
 -- The commits that the copy in the destination of the backups may lack. Package journal has the form of the changes.
 CREATE TABLE plantstore_journal (
@@ -64,19 +64,19 @@ CREATE TABLE plantstore_audit (
 
 -- The log is append-only: only the entry after the head can be added, none changes, and only pruned ones can be deleted.
 CREATE TRIGGER plantstore_audit_append BEFORE INSERT ON plantstore_audit
-WHEN new.sequence <> (SELECT coalesce(audit_sequence, 0) + 1 FROM state)
+WHEN new.sequence <> (SELECT coalesce(audit_sequence, 0) + 1 FROM plantstore)
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER plantstore_audit_keep BEFORE UPDATE ON plantstore_audit
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER plantstore_audit_prune BEFORE DELETE ON plantstore_audit
-WHEN old.sequence > (SELECT coalesce(pruned_sequence, 0) FROM state)
+WHEN old.sequence > (SELECT coalesce(pruned_sequence, 0) FROM plantstore)
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 
 -- Receivers of events about created plants. docs/reference/webhooks.md describes them.
 CREATE TABLE plantstore_webhooks (
-    id     INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: plantstore_deliveries.webhook refers to it
+    id     INTEGER PRIMARY KEY, -- ascending and never used twice: plantstore_deliveries.webhook refers to it
     url    TEXT    NOT NULL UNIQUE,
-    active INTEGER NOT NULL                   -- 1: new events are for it
+    active INTEGER NOT NULL     -- 1: new events are for it
 ) STRICT;
 
 -- Events that have no deliveries yet.
