@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -111,7 +112,9 @@ func TestPasswordsStayHidden(t *testing.T) {
 					args[at] = strings.ReplaceAll(arg, "ADDRESS", address)
 					hasAddress = hasAddress || args[at] != arg || arg == "--config"
 				}
-				cmd := exec.CommandContext(t.Context(), "plantstore", args...)
+				ctx, cancel := context.WithTimeout(t.Context(), waitMax) // serve may accept an address
+				defer cancel()
+				cmd := exec.CommandContext(ctx, "plantstore", args...)
 				cmd.Dir, cmd.Env = dir, cleanEnviron()
 				if !hasAddress {
 					cmd.Env = append(cmd.Env, "PLANTSTORE_DB="+address)

@@ -31,9 +31,9 @@ func (a StoreAddress) String() string { return a.Path + string(a.URL) }
 // Type implements pflag.Value.
 func (a *StoreAddress) Type() string { return "store" }
 
-// otherAddress matches URLs of other schemes, keyword strings of libpq, and URLs without a scheme, which may have a
-// password.
-var otherAddress = regexp.MustCompile(`(?s)^[^/]*[:=]|^(//|[^/.]).*(:.*@|\?.*=)`)
+// otherAddress matches URLs of other schemes, encoded URLs, keyword strings of libpq, and URLs without a scheme. All of
+// them may have a password.
+var otherAddress = regexp.MustCompile(`(?s)^[^/]*([:=]|%3[aA])|^(//|[^/.]).*(:.*@|\?.*=)`)
 
 // Set implements pflag.Value. Its errors contain no part of the text that may be secret.
 func (a *StoreAddress) Set(text string) (err error) {
