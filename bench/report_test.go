@@ -46,7 +46,7 @@ func TestPageWithoutMeasurements(t *testing.T) {
 	}
 }
 
-// TestStoredPageIsCurrent tests that the page of the repository is the one of the stored measurements; go run . -rounds
+// TestStoredPageIsCurrent tests that the stored measurements yield the page of the repository; go run . -rounds
 // 0 writes it.
 func TestStoredPageIsCurrent(t *testing.T) {
 	t.Parallel()

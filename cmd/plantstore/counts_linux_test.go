@@ -135,7 +135,7 @@ func (m meter) set(name string, sum, creates int) {
 	m.got[m.name+", "+name] = float64(sum) / float64(creates)
 }
 
-// allocationsOfRead are those of net/http when it waits for its read in the background.
+// allocationsOfRead is how often net/http allocates while it waits for its background read.
 const allocationsOfRead = 2
 
 // waits returns how often goroutines have waited for a channel, a lock or another goroutine. reads are the waits of

@@ -47,7 +47,7 @@ func TestMove(t *testing.T) {
 		want.MovedTo = "the new one"
 		equal(t, "the old store", old, want)
 
-		const movedAway = "the store was moved to the new one: use that one"
+		const movedAway = "the store was moved to the new one; use that store"
 		if _, err := from.open(t.Context()); err == nil || !strings.Contains(err.Error(), movedAway) {
 			t.Errorf("a server of the old store: %v, want %s", err, movedAway)
 		}

@@ -20,7 +20,7 @@ func Moved(to string) error {
 	if to == "" {
 		return nil
 	}
-	return fmt.Errorf("the store was moved to %s: use that one; if there is none, the move was killed: run it again", to)
+	return fmt.Errorf("the store was moved to %s; use that store, or if it does not exist, run the killed move again", to)
 }
 
 // Totals are the number and the digest of all plants. They are equal for two stores that hold the same plants.
