@@ -30,11 +30,13 @@ const (
 	Prune        Action = "audit.prune"
 	EventsLost   Action = "audit.lost"
 
-	PlantsImport Action = "plants.import"
-	PlantsExport Action = "plants.export"
-	StoreBackup  Action = "store.backup"
-	BackupStart  Action = "backup.start"
-	StoreRestore Action = "store.restore"
+	PlantsImport  Action = "plants.import"
+	PlantsExport  Action = "plants.export"
+	PlantsErase   Action = "plants.erase"
+	PlantsCorrect Action = "plants.correct"
+	StoreBackup   Action = "store.backup"
+	BackupStart   Action = "backup.start"
+	StoreRestore  Action = "store.restore"
 
 	BackupDownload Action = "backup.download"
 	BackupDelete   Action = "backup.delete"

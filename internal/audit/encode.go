@@ -15,10 +15,12 @@ import (
 
 // The limits of an entry. Texts are cut at a limit; the decoder refuses longer ones.
 const (
-	textBytesMax  = 256
-	keyBytesMax   = 64
-	valueBytesMax = 1024
-	detailsMax    = 256
+	textBytesMax = 256
+	keyBytesMax  = 64
+	detailsMax   = 256
+
+	// ValueBytesMax bounds the value of a detail.
+	ValueBytesMax = 1024
 	// EntryBytesMax bounds the canonical text of an entry: twice the values, because a character may be escaped.
 	EntryBytesMax = 1 << 20
 )
@@ -74,7 +76,7 @@ func clean(e Event) Event {
 		key := cleanText(d.Key, keyBytesMax)
 		known := slices.ContainsFunc(details, func(o Detail) bool { return o.Key == key })
 		if !known && keyForm.MatchString(key) && len(details) < detailsMax {
-			details = append(details, Detail{key, cleanText(d.Value, valueBytesMax)})
+			details = append(details, Detail{key, cleanText(d.Value, ValueBytesMax)})
 		}
 	}
 	slices.SortFunc(details, func(a, b Detail) int { return cmp.Compare(a.Key, b.Key) })

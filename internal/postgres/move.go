@@ -199,10 +199,10 @@ func (m *Move) Totals(ctx context.Context) (store.Totals, error) {
 func (m *Move) OutboxRows(ctx context.Context) iter.Seq2[store.OutboxRow, error] {
 	return moveRows(ctx, m.tx, func(r pgx.Row) (o store.OutboxRow, err error) {
 		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
-			(*nullText)(&o.Reason))
+			(*nullText)(&o.Reason), &o.Erased)
 		return o, err
-	}, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries
-		UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL FROM plantstore_outbox ORDER BY since, plant`)
+	}, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason, erased FROM plantstore_deliveries
+		UNION ALL SELECT 0, plant, created_at, NULL, NULL, 0, NULL, FALSE FROM plantstore_outbox ORDER BY since, plant`)
 }
 
 // moveRows returns the rows of a query while it runs.
@@ -250,11 +250,11 @@ func (m *Move) PutOutbox(ctx context.Context, rows []store.OutboxRow) error {
 		return err
 	}
 	return m.copy(ctx, "plantstore_deliveries",
-		[]string{"webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason"}, len(deliveries),
+		[]string{"webhook", "plant", "since", "due_at", "dead_at", "attempts", "reason", "erased"}, len(deliveries),
 		func(i int) []any {
 			r := &deliveries[i]
 			return []any{
-				r.Webhook, r.Plant, r.Since, nullTime(r.DueAt), nullTime(r.DeadAt), r.Attempts, nullText(r.Reason),
+				r.Webhook, r.Plant, r.Since, nullTime(r.DueAt), nullTime(r.DeadAt), r.Attempts, nullText(r.Reason), r.Erased,
 			}
 		})
 }

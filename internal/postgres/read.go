@@ -53,7 +53,7 @@ func collectWithin[R interface{ Bytes() int }](
 	return all, rows.Err()
 }
 
-const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
+const scanSQL = "SELECT id, name, tag, created_at, created_by FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
 
 // Scan implements admin.Engine.
 func (e *Engine) Scan(
@@ -77,15 +77,16 @@ func (e *Engine) Scan(
 func scanned(r pgx.Rows, p *store.Scanned) error {
 	columns, values := r.FieldDescriptions(), r.RawValues()
 	isBinary := func(i int) bool { return columns[i].Format == pgtype.BinaryFormatCode && len(values[i]) == 8 }
-	if !isBinary(0) || !isBinary(3) { // a pool without prepared statements uses the text format
+	if !isBinary(0) || !isBinary(3) || !isBinary(4) { // a pool without prepared statements uses the text format
 		var at time.Time
-		err := r.Scan(&p.ID, (*pgtype.DriverBytes)(&p.Name), (*pgtype.DriverBytes)(&p.Tag), &at)
+		err := r.Scan(&p.ID, (*pgtype.DriverBytes)(&p.Name), (*pgtype.DriverBytes)(&p.Tag), &at, &p.CreatedBy)
 		p.CreatedAt = at.UnixMicro()
 		return err
 	}
 	const epoch = 946_684_800_000_000 // 2000-01-01, the zero of timestamptz, in microseconds since 1970
 	p.ID, p.Name, p.Tag = int64(binary.BigEndian.Uint64(values[0])), values[1], values[2]
 	p.CreatedAt = int64(binary.BigEndian.Uint64(values[3])) + epoch
+	p.CreatedBy = int64(binary.BigEndian.Uint64(values[4]))
 	return nil
 }
 

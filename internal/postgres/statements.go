@@ -115,6 +115,31 @@ func (s statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 	return plantRows(s.ctx, s.q, bytesMax, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
+// DeletePlants implements store.Statements. On Citus, a statement can return rows of one shard only.
+func (s statements) DeletePlants(plants []store.Version) (ids []int64, err error) {
+	if len(plants) == 0 {
+		return nil, nil
+	}
+	const sql = "DELETE FROM plants WHERE id = $1 AND created_at = $2 AND created_by = $3"
+	var batch pgx.Batch
+	for _, p := range plants {
+		batch.Queue(sql, p.ID, p.CreatedAt, p.CreatedBy).Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() > 0 {
+				ids = append(ids, p.ID)
+			}
+			return nil
+		})
+	}
+	return ids, explain(s.q.SendBatch(s.ctx, &batch).Close())
+}
+
+// InsertPlant implements store.Statements.
+func (s statements) InsertPlant(c store.Create) error {
+	_, err := s.Exec("INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5)",
+		c.Plant.ID, c.Plant.Name, nullTag(c.Plant.Tag), c.At, c.By)
+	return err
+}
+
 // OldestEvent implements store.Statements.
 func (s statements) OldestEvent() (at time.Time, err error) {
 	err = s.q.QueryRow(s.ctx, "SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1").Scan(&at)
@@ -133,7 +158,8 @@ func (s statements) FanOut(events int, now time.Time) (int64, error) {
 		RETURNING created_at, plant)
 		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
 		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
-		ON CONFLICT (webhook, plant) DO NOTHING`, events, now)
+		ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, due_at = excluded.due_at, dead_at = NULL,
+			attempts = 0, reason = NULL, erased = FALSE WHERE plantstore_deliveries.erased`, events, now)
 }
 
 // operations returns the operations that use the statements of the engine.

@@ -30,9 +30,9 @@ type recorder struct {
 	changes []byte          // scratch of recordPlants
 }
 
-// recordedTables are the tables with the rows that recordRows records: all but the plants and the journal.
+// recordedTables are the tables with the rows that recordRows records: all but the journal.
 var recordedTables = []string{
-	"tokens", "plantstore", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
+	"plants", "tokens", "plantstore", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
 }
 
 // recordRows runs a change of rows, and records it as the changes of the current transaction.
@@ -48,8 +48,8 @@ func (e *Engine) recordRows(change func() error) error {
 	if err := change(); err != nil {
 		return err
 	}
-	changeset, err := session.Changeset()
-	e.current.changes = journal.ChangedRows(changeset)
+	patchset, err := session.Patchset()
+	e.current.changes = journal.ChangedRows(patchset)
 	return err
 }
 

@@ -90,15 +90,15 @@ func eachPlant(c *sqlite3.Conn, visit func(store.Row) bool) error {
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context) iter.Seq2[store.OutboxRow, error] {
 	// CROSS JOIN, so that the events stay in their order.
-	const sql = "SELECT 0, plant, created_at, NULL, NULL, 0, '' " +
+	const sql = "SELECT 0, plant, created_at, NULL, NULL, 0, '', 0 " +
 		"FROM plantstore_outbox CROSS JOIN plants ON plants.id = plant " +
-		"UNION ALL SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries"
+		"UNION ALL SELECT webhook, plant, since, due_at, dead_at, attempts, reason, erased FROM plantstore_deliveries"
 	return sequence(func(visit func(store.OutboxRow) bool) error {
 		return e.read(ctx, func(c *sqlite3.Conn) error {
 			for s, err := range c.Rows(sql) {
 				if err != nil || !visit(store.OutboxRow{
 					Webhook: s.Int64(0), Plant: s.Int64(1), Since: s.Time(2), DueAt: s.Time(3),
-					DeadAt: s.Time(4), Attempts: int(s.Int64(5)), Reason: s.Text(6),
+					DeadAt: s.Time(4), Attempts: int(s.Int64(5)), Reason: s.Text(6), Erased: s.Int64(7) != 0,
 				}) {
 					return err
 				}

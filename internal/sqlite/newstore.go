@@ -101,17 +101,12 @@ func (n *NewStore) write(ctx context.Context, change func() error) error {
 
 // PutPlants implements move.Destination.
 func (n *NewStore) PutPlants(ctx context.Context, rows []store.Row) error {
-	const sql = "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?)"
 	return n.write(ctx, func() error {
 		sum := int64(0)
 		for i := range rows {
-			r := &rows[i]
-			digest := n.digests.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
-			var stored any
-			if tag, ok := r.Tag.Get(); ok {
-				stored = tag
-			}
-			if err := n.conn.Run(sql, r.ID, r.Name, stored, r.CreatedAt.UnixMicro(), r.CreatedBy, digest); err != nil {
+			c := store.Create{Plant: rows[i].NewPlant, At: rows[i].CreatedAt, By: rows[i].CreatedBy}
+			digest := n.digests.Plant(&c.Plant, c.At, c.By)
+			if err := dbfile.InsertPlant(n.conn, &c, digest); err != nil {
 				return err
 			}
 			sum += digest
@@ -129,8 +124,8 @@ func (n *NewStore) PutOutbox(ctx context.Context, rows []store.OutboxRow) error 
 				err = n.conn.Run("INSERT INTO plantstore_outbox (plant) VALUES (?)", r.Plant)
 			} else {
 				err = n.conn.Run("INSERT INTO plantstore_deliveries "+
-					"(webhook, plant, since, due_at, dead_at, attempts, reason) VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''))",
-					r.Webhook, r.Plant, r.Since, r.DueAt, r.DeadAt, r.Attempts, r.Reason)
+					"(webhook, plant, since, due_at, dead_at, attempts, reason, erased) VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), ?)",
+					r.Webhook, r.Plant, r.Since, r.DueAt, r.DeadAt, r.Attempts, r.Reason, r.Erased)
 			}
 			if err != nil {
 				return err

@@ -30,8 +30,8 @@ func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
 }
 
 // Scanned is Plant without copies of the texts.
-func (d *Digester) Scanned(p *Scanned, by int64) int64 {
-	return digest(d, p.ID, p.CreatedAt, by, p.Name, p.Tag, p.Tag != nil)
+func (d *Digester) Scanned(p *Scanned) int64 {
+	return digest(d, p.ID, p.CreatedAt, p.CreatedBy, p.Name, p.Tag, p.Tag != nil)
 }
 
 func digest[T string | []byte](d *Digester, id, at, by int64, name, tag T, tagged bool) int64 {

@@ -32,6 +32,12 @@ type Statements interface {
 	// damaged plants.
 	PlantsByID(ids []int64, bytesMax int) ([]Row, error)
 
+	// DeletePlants deletes the plants that are stored in these versions, which have ascending ids, and returns their ids.
+	DeletePlants(plants []Version) (ids []int64, err error)
+
+	// InsertPlant stores a plant whose id is free.
+	InsertPlant(c Create) error
+
 	// OldestEvent returns the time of the oldest event in the outbox; the zero time for none.
 	OldestEvent() (time.Time, error)
 

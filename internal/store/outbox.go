@@ -42,7 +42,8 @@ type Delivery struct {
 	Webhook   int64 // Webhook.ID
 	Plant     plant.NewPlant
 	CreatedAt time.Time // when the plant was created
-	Since     time.Time // creation of the plant, or the last RetryDead
+	Since     time.Time // creation or erasure of the plant, or the last RetryDead
+	Erased    bool      // the plant was erased; Plant has its id only
 	Attempts  int       // attempts that have failed
 	Lease     time.Time // end of the claim, by the clock of the engine
 }
@@ -58,6 +59,7 @@ type Claim struct {
 type DeliveryResult struct {
 	Webhook  int64     // as in Delivery
 	Plant    int64     // id of the plant
+	Since    time.Time // as in Delivery
 	Lease    time.Time // as in Delivery
 	Done     bool      // the event was delivered; the other fields have no effect
 	Dead     bool      // the delivery becomes a dead letter
@@ -192,7 +194,7 @@ func (t Tables) settle(results []DeliveryResult) error {
 	var done, failed [][]any
 	for _, r := range results {
 		if r.Done {
-			done = append(done, []any{r.Webhook, r.Plant})
+			done = append(done, []any{r.Webhook, r.Plant, r.Since})
 			continue
 		}
 		due, dead := t.Now.Add(r.Wait), time.Time{}
@@ -201,7 +203,9 @@ func (t Tables) settle(results []DeliveryResult) error {
 		}
 		failed = append(failed, []any{due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease})
 	}
-	_, err := t.ExecEach("DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2", done)
+	// Another time means that the plant has changed since the claim: the delivery is about an older version.
+	const doneSQL = "DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2 AND since = $3"
+	_, err := t.ExecEach(doneSQL, done)
 	if err == nil {
 		_, err = t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, "+
 			"reason = coalesce(nullif($4, ''), reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7", failed)
@@ -213,9 +217,9 @@ func (t Tables) settle(results []DeliveryResult) error {
 // active. Of the plant they have the id only.
 func (t Tables) Due(webhook int64, at time.Time, most int) ([]Delivery, error) {
 	return collect(t, func(scan Scan) (d Delivery, err error) {
-		err = scan(&d.Plant.ID, &d.Since, &d.Attempts)
+		err = scan(&d.Plant.ID, &d.Since, &d.Attempts, &d.Erased)
 		return d, err
-	}, "SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 "+
+	}, "SELECT plant, since, attempts, erased FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 "+
 		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE id = $1 AND active) "+
 		"ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED", webhook, at, most)
 }
@@ -256,22 +260,28 @@ func (c *claimer) claim(webhook int64, most int) (claimed int, err error) {
 		return 0, err
 	}
 	plants := make(map[int64]Row, len(rows))
+	bytes := c.bytes
 	for _, r := range rows {
 		plants[r.ID] = r
+		bytes += r.Bytes()
 	}
+	all := bytes <= PlantsBytes // else some plants were not read
 	var found, absent []int64
 	for _, d := range due {
-		r, ok := plants[d.Plant.ID]
-		if !ok {
+		r, stored := plants[d.Plant.ID]
+		switch {
+		case stored: // created again, if it was erased
+			d.Plant, d.CreatedAt, d.Erased = r.NewPlant, r.CreatedAt, false
+		case !d.Erased || !all:
 			absent = append(absent, d.Plant.ID)
 			continue
 		}
-		d.Webhook, d.Plant, d.CreatedAt, d.Lease = webhook, r.NewPlant, r.CreatedAt, c.lease
+		d.Webhook, d.Lease = webhook, c.lease
 		c.bytes += r.Bytes()
-		c.taken, found = append(c.taken, d), append(found, r.ID)
+		c.taken, found = append(c.taken, d), append(found, d.Plant.ID)
 	}
 	err = c.tx.setDue(webhook, found, c.lease)
-	if err == nil && c.bytes <= PlantsBytes && len(absent) > 0 { // else some plants were not read
+	if err == nil && all && len(absent) > 0 {
 		err = c.tx.setDue(webhook, absent, c.tx.Now.Add(absentPause))
 	}
 	return len(found), err
@@ -295,6 +305,7 @@ type OutboxRow struct {
 	DeadAt   time.Time // the zero value unless it is a dead letter
 	Attempts int
 	Reason   string
+	Erased   bool // the plant was erased
 }
 
 // Bytes returns the size of the text.

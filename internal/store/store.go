@@ -78,8 +78,12 @@ type Scanned struct {
 	ID        int64
 	Name, Tag []byte // memory of the engine; a nil Tag is no tag, an empty one is an empty tag
 	CreatedAt int64  // microseconds since 1970 in UTC
+	CreatedBy int64  // as in Create
 	Damaged   bool   // the row does not match its digest, so only the ID can be right
 }
+
+// Version returns the version of the plant.
+func (p *Scanned) Version() Version { return Version{p.ID, time.UnixMicro(p.CreatedAt), p.CreatedBy} }
 
 // Plant returns the plant with copies of its texts.
 func (p *Scanned) Plant() plant.NewPlant {

@@ -97,12 +97,11 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 func (s *Sender) send(r *receiver, d store.Delivery, now time.Time) *failure {
 	ctx, cancel := context.WithTimeout(s.sending, s.config.Timeout)
 	defer cancel()
-	body := d.Plant.AppendJSON(nil)
+	id, body := event(d)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook.URL, bytes.NewReader(body))
 	if err != nil {
 		return &failure{reason: s.reasonOf(err)}
 	}
-	id := eventID(d.Plant, d.CreatedAt)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", s.config.UserAgent)
 	request.Header.Set("Webhook-Id", id)

@@ -152,7 +152,8 @@ func (d *dispatcher) collect(r result) {
 	d.attempts--
 	now := time.Now().UTC()
 	s := store.DeliveryResult{
-		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Lease: r.delivery.Lease, Attempts: r.delivery.Attempts,
+		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Since: r.delivery.Since, Lease: r.delivery.Lease,
+		Attempts: r.delivery.Attempts,
 	}
 	switch r.outcome {
 	case delivered:

@@ -9,8 +9,8 @@ import (
 // WaitMax is the longest wait after a number of failures.
 var WaitMax = waitMax
 
-// EventID is the header webhook-id of an event.
-var EventID = eventID
+// Event returns the header webhook-id and the body of the event of a delivery.
+var Event = event
 
 // IsPublic reports whether deliveries may connect to an address.
 var IsPublic = isPublic

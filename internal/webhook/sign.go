@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // Secret is a key that signs deliveries. It does not print itself.
@@ -73,11 +73,17 @@ func sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	return strings.Join(signatures, " ")
 }
 
-// eventID returns the header webhook-id: the same text for each delivery of an event, to every webhook and from every
-// store with the plant. It depends on the id and the creation time of the plant, so a plant that is created again after
-// a restore gets a new one.
-func eventID(n plant.NewPlant, createdAt time.Time) string {
-	text := fmt.Sprintf("plantstore event %d %d", n.ID, createdAt.UnixMicro())
-	sum := sha256.Sum256(n.AppendJSON([]byte(text)))
-	return "evt_" + hex.EncodeToString(sum[:16])
+// event returns the header webhook-id and the body of the event of a delivery. The id is the same text for each delivery
+// of the event, to every webhook. It depends on the id and the time of the creation or erasure, so a plant that is
+// created again gets a new one.
+func event(d store.Delivery) (id string, body []byte) {
+	kind, at := "event", d.CreatedAt
+	if d.Erased {
+		kind, at = "erasure", d.Since
+		body = fmt.Appendf(nil, `{"type":"plant.erased","id":%d}`, d.Plant.ID)
+	} else {
+		body = d.Plant.AppendJSON(nil)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "plantstore %s %d %d%s", kind, d.Plant.ID, at.UnixMicro(), body))
+	return "evt_" + hex.EncodeToString(sum[:16]), body
 }

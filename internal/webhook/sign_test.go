@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
 
@@ -47,16 +48,27 @@ func TestEventID(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMicro(1_700_000_000_123_456)
 	acer := plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Acer"}}
-	id := webhook.EventID(acer, at)
-	if len(id) != len("evt_")+32 || !strings.HasPrefix(id, "evt_") || webhook.EventID(acer, at.UTC()) != id {
+	eventID := func(n plant.NewPlant, at time.Time) string {
+		id, body := webhook.Event(store.Delivery{Plant: n, CreatedAt: at, Since: at})
+		if string(body) != string(n.AppendJSON(nil)) {
+			t.Errorf("got the body %s", body)
+		}
+		return id
+	}
+	id := eventID(acer, at)
+	if len(id) != len("evt_")+32 || !strings.HasPrefix(id, "evt_") || eventID(acer, at.UTC()) != id {
 		t.Errorf("got %s", id)
+	}
+	erasure, body := webhook.Event(store.Delivery{Plant: plant.NewPlant{ID: 1}, Since: at, Erased: true})
+	if string(body) != `{"type":"plant.erased","id":1}` || erasure == id {
+		t.Errorf("got %s, %s", erasure, body)
 	}
 	tagged := acer
 	tagged.Tag = plant.Tagged("")
 	other := acer
 	other.ID = 2
 	for _, again := range []string{
-		webhook.EventID(tagged, at), webhook.EventID(other, at), webhook.EventID(acer, at.Add(time.Microsecond)),
+		eventID(tagged, at), eventID(other, at), eventID(acer, at.Add(time.Microsecond)),
 	} {
 		if again == id {
 			t.Errorf("another event has the id %s", id)

@@ -76,6 +76,7 @@ CREATE TABLE plantstore_deliveries (
     dead_at  timestamptz,          -- of a dead letter
     attempts bigint      NOT NULL, -- that have failed
     reason   text,                 -- of the last failure
+    erased   boolean     NOT NULL DEFAULT FALSE, -- the plant was erased
     PRIMARY KEY (webhook, plant)
 );
 CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);

@@ -82,7 +82,7 @@ func (r *Replay) Commit(c *journal.Commit, after journal.History) error {
 
 func (r *Replay) repeat(c *journal.Commit) error {
 	if changeset, ok := c.Rows(); ok {
-		return r.conn.Apply(changeset)
+		return r.repeatRows(changeset)
 	}
 	created, digests, events, err := c.Plants()
 	if err != nil {
@@ -92,13 +92,7 @@ func (r *Replay) repeat(c *journal.Commit) error {
 	for i := range created {
 		p := &created[i]
 		digest := r.digests.Plant(&p.Plant, p.At, p.By)
-		tag, hasTag := p.Plant.Tag.Get()
-		var stored any
-		if hasTag {
-			stored = tag
-		}
-		err := r.conn.Run("INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?)",
-			p.Plant.ID, p.Plant.Name, stored, p.At, p.By, digest)
+		err := dbfile.InsertPlant(r.conn, p, digest)
 		if err == nil && events {
 			err = r.conn.Run("INSERT INTO plantstore_outbox (plant) VALUES (?)", p.Plant.ID)
 		}
@@ -113,6 +107,20 @@ func (r *Replay) repeat(c *journal.Commit) error {
 	r.state.Plants += int64(len(created))
 	r.state.Digests += sum
 	return nil
+}
+
+// repeatRows repeats a change of rows, which may erase plants and so changes the totals.
+func (r *Replay) repeatRows(changeset []byte) error {
+	err := r.conn.Run("UPDATE plantstore SET plants = ?, digests = ?", r.state.Plants, r.state.Digests)
+	if err == nil {
+		err = r.conn.Apply(changeset)
+	}
+	if err != nil {
+		return err
+	}
+	now, err := dbfile.ReadState(r.conn)
+	r.state.Plants, r.state.Digests = now.Plants, now.Digests
+	return err
 }
 
 // close stores the totals and closes the file; after an error, it only closes the file.

@@ -46,8 +46,19 @@ const PlantColumns = "plants.id, plants.name, plants.tag, plants.created_at, pla
 
 // ScanPlant reads a row that starts with PlantColumns into p, and compares it with its digest.
 func ScanPlant(d *store.Digester, s *sqlite3.Stmt, p *store.Scanned) {
-	*p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
-	p.Damaged = d.Scanned(p, s.Int64(4)) != s.Int64(5)
+	*p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3), CreatedBy: s.Int64(4)}
+	p.Damaged = d.Scanned(p) != s.Int64(5)
+}
+
+// InsertPlant stores a plant with its digest. The id must be free.
+func InsertPlant(c *sqlite3.Conn, p *store.Create, digest int64) error {
+	tag, tagged := p.Plant.Tag.Get()
+	var stored any
+	if tagged {
+		stored = tag
+	}
+	return c.Run("INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?)",
+		p.Plant.ID, p.Plant.Name, stored, p.At, p.By, digest)
 }
 
 // PlantRow returns a row of PlantColumns. It reports false for a damaged row.

@@ -1,6 +1,7 @@
 package dbfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -107,6 +108,41 @@ func (s Statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 	return rows, nil
 }
 
+// DeletePlants implements store.Statements. It overwrites the rows in the file with zeros.
+func (s Statements) DeletePlants(plants []store.Version) (ids []int64, err error) {
+	if err := s.Conn.Exec("PRAGMA secure_delete = ON"); err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, s.Conn.Exec("PRAGMA secure_delete = OFF")) }()
+	digests := int64(0)
+	for _, p := range plants {
+		const sql = "DELETE FROM plants WHERE id = ? AND created_at = ? AND created_by = ? RETURNING digest"
+		deleted, err := s.Conn.Row(sql, func(stmt *sqlite3.Stmt) { digests += stmt.Int64(0) }, p.ID, p.CreatedAt, p.CreatedBy)
+		if err != nil {
+			return nil, err
+		}
+		if deleted {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, s.count(-len(ids), -digests)
+}
+
+// InsertPlant implements store.Statements.
+func (s Statements) InsertPlant(c store.Create) error {
+	var d store.Digester
+	digest := d.Plant(&c.Plant, c.At, c.By)
+	if err := InsertPlant(s.Conn, &c, digest); err != nil {
+		return err
+	}
+	return s.count(1, digest)
+}
+
+func (s Statements) count(plants int, digests int64) error {
+	const sql = "UPDATE plantstore SET plants = plants + ?, digests = digests + ?"
+	return s.Conn.Run(sql, plants, digests)
+}
+
 // OldestEvent implements store.Statements.
 func (s Statements) OldestEvent() (at time.Time, err error) {
 	_, err = s.Conn.Row("SELECT created_at FROM plants "+
@@ -121,7 +157,8 @@ func (s Statements) FanOut(events int, now time.Time) (int64, error) {
 	if err := s.Conn.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
 		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
 		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
-		"ON CONFLICT DO NOTHING", events, now); err != nil {
+		"ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, due_at = excluded.due_at, dead_at = NULL, "+
+		"attempts = 0, reason = NULL, erased = 0 WHERE erased <> 0", events, now); err != nil {
 		return 0, err
 	}
 	return s.Exec("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+

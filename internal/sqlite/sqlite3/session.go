@@ -43,12 +43,13 @@ func (c *Conn) Record(tables ...string) (*Session, error) {
 // Close ends the session.
 func (s *Session) Close() { lib.Xsqlite3session_delete(s.conn.tls, s.session) }
 
-// Changeset returns the changes since the start, in SQLite's format; none if no row changed.
-func (s *Session) Changeset() ([]byte, error) {
+// Patchset returns the changes since the start, in SQLite's format; none if no row changed. Of a deleted row it has the
+// primary key only.
+func (s *Session) Patchset() ([]byte, error) {
 	c := s.conn
-	code := lib.Xsqlite3session_changeset(c.tls, s.session, c.out, c.out+outArgs)
+	code := lib.Xsqlite3session_patchset(c.tls, s.session, c.out, c.out+outArgs)
 	if code != lib.SQLITE_OK {
-		return nil, codeError(c.tls, "changeset", code)
+		return nil, codeError(c.tls, "patchset", code)
 	}
 	size, address := *(*int32)(pointer(c.out)), *(*uintptr)(pointer(c.out + outArgs))
 	if address == 0 {

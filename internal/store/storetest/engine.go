@@ -29,6 +29,8 @@ type Engine interface {
 	Get(ctx context.Context, id int64) (plant.Record, error)
 	List(ctx context.Context, q store.Query) ([]plant.Record, error)
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
+	Erase(ctx context.Context, plants []store.Version, reason string, by audit.Origin) (int64, error)
+	Correct(ctx context.Context, old store.Version, c store.Create, reason string, by audit.Origin) error
 	CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error)
 	RotateToken(
 		ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,

@@ -51,7 +51,7 @@ func names(deliveries []store.Delivery) (all []string) {
 
 // settle returns the result of a delivery.
 func settle(d store.Delivery, change func(*store.DeliveryResult)) store.DeliveryResult {
-	s := store.DeliveryResult{Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Attempts: d.Attempts}
+	s := store.DeliveryResult{Webhook: d.Webhook, Plant: d.Plant.ID, Since: d.Since, Lease: d.Lease, Attempts: d.Attempts}
 	change(&s)
 	return s
 }

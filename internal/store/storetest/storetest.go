@@ -73,6 +73,11 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/many deliveries", testManyDeliveries},
 		{"outbox/dead letters", testDeadLetters},
 		{"outbox/expire", testExpire},
+		{"erase/plants", testErase},
+		{"erase/many", testEraseMany},
+		{"erase/correct", testCorrect},
+		{"erase/events", testErasedEvents},
+		{"erase/beside creates", testEraseRace},
 		{"move/tokens", testPutTokens},
 		{"move/audit", testPutAudit},
 	} {

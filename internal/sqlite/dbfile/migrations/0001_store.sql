@@ -94,6 +94,7 @@ CREATE TABLE plantstore_deliveries (
     dead_at  INTEGER,          -- of a dead letter
     attempts INTEGER NOT NULL, -- that have failed
     reason   TEXT,             -- of the last failure
+    erased   INTEGER NOT NULL DEFAULT 0, -- 1: the plant was erased
     PRIMARY KEY (webhook, plant)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
