@@ -22,6 +22,8 @@ import (
 type operations interface {
 	Plant(ctx context.Context, id int64) (plant.Record, error)
 	Plants(ctx context.Context, q admin.PageQuery) (admin.Page, error)
+	Erase(ctx context.Context, e admin.Erasure, by audit.Origin) (admin.Erased, error)
+	Correct(ctx context.Context, id int64, c admin.Correction, by audit.Origin) (plant.Record, error)
 
 	Credentials(ctx context.Context, q admin.CredentialQuery) (admin.CredentialPage, error)
 	Mint(ctx context.Context, n admin.NewToken, by audit.Origin) (admin.Minted, error)

@@ -37,6 +37,18 @@ type Engine interface {
 	// engine, and the Scanned is valid only until visit returns.
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 
+	// PlantsByID is as in writepath.Engine.
+	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
+
+	// Erase deletes the plants that are stored in these versions, which have ascending ids and are at most
+	// store.ChangeMax, and returns their number. In the same transaction each active webhook gets a delivery about the
+	// erasure, and the audit log an entry with the ids.
+	Erase(ctx context.Context, plants []store.Version, reason string, by audit.Origin) (erased int64, err error)
+
+	// Correct is Erase of one plant and the create of another with its id, in one transaction. It returns
+	// store.ErrNotFound if the version is not stored any more.
+	Correct(ctx context.Context, old store.Version, c store.Create, reason string, by audit.Origin) error
+
 	// Tokens is as in writepath.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 

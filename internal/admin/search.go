@@ -162,11 +162,12 @@ func (r *search) load(ctx context.Context) error {
 			q.Tag, q.Limit = r.query.Tag, min(len(r.found)-i, int(int64(r.query.Limit)-r.end.Hits))
 		}
 		records, err := r.service.engine.List(ctx, q)
-		if err == nil && len(records) == 0 {
-			err = store.ErrNotFound // another program has removed it
-		}
 		if err != nil {
 			return err
+		}
+		if len(records) == 0 || q.Limit == 1 && records[0].ID != r.found[i] { // it was erased
+			i++
+			continue
 		}
 		for _, record := range records {
 			r.progress.Hits = append(r.progress.Hits, record)

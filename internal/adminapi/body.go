@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"plantstore/internal/auth"
@@ -14,8 +15,8 @@ import (
 	"plantstore/internal/server"
 )
 
-// bodyBytesMax is the largest body of the API. A name has at most 64 characters, an identifier 255 bytes.
-const bodyBytesMax = 16 << 10
+// bodyBytesMax is the largest body of the API. Only the name and the tag of a plant can be large.
+const bodyBytesMax = 1 << 20
 
 // decode decodes the JSON object in the body of a request into a struct whose fields have JSON tags.
 func decode[T any](c *call) (value T, err error) {
@@ -78,6 +79,10 @@ func kindOf(into any) string {
 		return "true or false"
 	case *[]string:
 		return "a list of strings"
+	case *[]int64:
+		return "a list of 64-bit integers"
+	case **time.Time:
+		return "a time of the form 2026-11-22T09:30:00Z"
 	case **auth.Hash:
 		return "the SHA-256 of a secret in 64 hexadecimal digits"
 	default:

@@ -16,6 +16,18 @@ func (a *API) getPlant(c *call) (any, error) {
 	return a.service.Plant(c.Context(), id)
 }
 
+func (a *API) correctPlant(c *call) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[admin.Correction](c)
+	if err != nil {
+		return nil, err
+	}
+	return a.service.Correct(c.Context(), id, body, c.Origin())
+}
+
 func (a *API) listPlants(c *call) error {
 	limit, err := c.query.limit(admin.PageMax)
 	if err != nil {

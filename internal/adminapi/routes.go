@@ -45,6 +45,8 @@ func (a *API) routes() []server.Route {
 		},
 		{Method: "GET", Path: "/plants/counts", Scope: read, Handle: respond(a.countPlants, "max_age")},
 		{Method: "GET", Path: "/plants/{id}", Scope: read, Handle: respond(a.getPlant)},
+		{Method: "POST", Path: "/plants/{id}/correct", Scope: all, Handle: respond(a.correctPlant)},
+		{Method: "POST", Path: "/plants/erase", Scope: all, Handle: respond(change(a.service.Erase))},
 
 		{Method: "GET", Path: "/state", Scope: all, Handle: respond(a.state)},
 		{Method: "GET", Path: "/settings", Scope: all, Handle: respond(a.listSettings)},

@@ -29,13 +29,23 @@ func (c *Client) Plants(ctx context.Context, q admin.PageQuery) (admin.Page, err
 	return get[admin.Page](ctx, c, at)
 }
 
+// Erase erases a part of the selected plants. The actor is the token of the request, here and below.
+func (c *Client) Erase(ctx context.Context, e admin.Erasure, _ audit.Origin) (admin.Erased, error) {
+	return do[admin.Erased](ctx, c, http.MethodPost, c.at("plants/erase"), e)
+}
+
+// Correct corrects a plant.
+func (c *Client) Correct(ctx context.Context, id int64, new admin.Correction, _ audit.Origin) (plant.Record, error) {
+	return do[plant.Record](ctx, c, http.MethodPost, c.at("plants/"+strconv.FormatInt(id, 10)+"/correct"), new)
+}
+
 // Credentials returns a page of credentials by ascending id.
 func (c *Client) Credentials(ctx context.Context, q admin.CredentialQuery) (admin.CredentialPage, error) {
 	at := c.at("credentials", "limit", strconv.Itoa(admin.PageMax), "cursor", q.Cursor, "kind", q.Kind)
 	return get[admin.CredentialPage](ctx, c, at)
 }
 
-// Mint creates a token. The actor is the token of the request, here and below.
+// Mint creates a token.
 func (c *Client) Mint(ctx context.Context, n admin.NewToken, _ audit.Origin) (admin.Minted, error) {
 	return do[admin.Minted](ctx, c, http.MethodPost, c.at("credentials"), n)
 }
