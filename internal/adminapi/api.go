@@ -83,7 +83,7 @@ func list[P any](page func(context.Context, admin.ListQuery) (P, error)) func(*c
 // change returns the function of a route that changes what the body of a request describes.
 func change[T, R any](do func(context.Context, T, audit.Origin) (R, error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
-		body, err := decode[T](c)
+		body, err := decode[T](c, bodyBytesMax)
 		if err != nil {
 			return nil, err
 		}

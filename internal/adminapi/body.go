@@ -15,12 +15,13 @@ import (
 	"plantstore/internal/server"
 )
 
-// bodyBytesMax is the largest body of the API. Only the name and the tag of a plant can be large.
-const bodyBytesMax = 1 << 20
+// bodyBytesMax is the largest body of the API, except for a plant. A name has at most 64 characters, an identifier 255
+// bytes.
+const bodyBytesMax = 16 << 10
 
 // decode decodes the JSON object in the body of a request into a struct whose fields have JSON tags.
-func decode[T any](c *call) (value T, err error) {
-	body, err := c.ReadBody(bodyBytesMax)
+func decode[T any](c *call, bytesMax int64) (value T, err error) {
+	body, err := c.ReadBody(bytesMax)
 	if err != nil {
 		return value, err
 	}

@@ -21,7 +21,8 @@ func (a *API) correctPlant(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := decode[admin.Correction](c)
+	const plantMax = 1 << 20 // as in an import
+	body, err := decode[admin.Correction](c, plantMax)
 	if err != nil {
 		return nil, err
 	}

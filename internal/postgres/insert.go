@@ -44,10 +44,12 @@ const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, create
 // id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
-// errMissing means that a plant was not created and does not exist. insertPlantsSQL has created nothing because there
-// are webhooks now, or the row disappeared after the INSERT, though no Plant Store deletes plants. The next attempt
-// creates the plant.
-var errMissing = errors.New("the store has webhooks now, or another program has deleted a plant")
+// missingError means that a plant was not created and does not exist: insertPlantsSQL has created nothing because there
+// are webhooks now, or the plant was erased after the INSERT. The next attempt creates it, but not again the plants
+// that this one has created, because these may be erased by then.
+type missingError struct{ created []int64 }
+
+func (*missingError) Error() string { return "the store has webhooks now, or a plant was erased" }
 
 // Insert implements writepath.Engine.
 //
@@ -57,14 +59,18 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil, nil
 	}
 	b := sorted(batch)
+	rest := b // without the plants that an attempt is known to have created
 	const pauseFirst, pauseMost = 10 * time.Millisecond, 500 * time.Millisecond
 	uncertain := false // an attempt may have stored the batch
 	for wait := pauseFirst; ; wait = min(2*wait, pauseMost) {
-		existing, effect, err := e.insert(ctx, b)
+		existing, effect, err := e.insert(ctx, rest)
 		if err == nil {
 			return b.outcomes(existing, uncertain), nil
 		}
 		uncertain = uncertain || effect == unknownEffect
+		if missing, ok := errors.AsType[*missingError](err); ok {
+			rest = rest.without(missing.created)
+		}
 		if !uncertain && effect == noEffect {
 			return nil, classify(err)
 		}
@@ -114,6 +120,14 @@ func sorted(batch []store.Create) *sortedBatch {
 	return b
 }
 
+// without returns the batch without some of its plants, given their ids in ascending order.
+func (b *sortedBatch) without(created []int64) *sortedBatch {
+	return sorted(slices.DeleteFunc(slices.Clone(b.batch), func(c store.Create) bool {
+		_, ok := slices.BinarySearch(created, c.Plant.ID)
+		return ok
+	}))
+}
+
 // insert stores a batch and returns the existing plants, by id. If it fails, it returns its possible effect.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
@@ -145,7 +159,8 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 	existing := map[int64]store.Row{}
 	if len(created) < len(b.ids) {
 		if existing, err = e.readExisting(ctx, conn.Conn(), b.ids, created); err != nil {
-			if errors.Is(err, errMissing) {
+			if missing, ok := errors.AsType[*missingError](err); ok {
+				missing.created = created
 				e.webhooks.forget()
 			}
 			return nil, unknownEffect, err
@@ -232,7 +247,7 @@ func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []i
 		batch.Queue(existingSQL, id).QueryRow(func(found pgx.Row) error {
 			r, err := scanRow(found)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return errMissing
+				return &missingError{}
 			}
 			existing[r.ID] = r
 			return err

@@ -160,7 +160,7 @@ func testErasedEvents(t *testing.T, s Store) {
 // testEraseRace erases plants while others create them: each outcome is as if one came wholly before the other.
 func testEraseRace(t *testing.T, s Store) {
 	const rounds, ids = 60, 3
-	creating, erasing := open(t, s), open(t, s)
+	erasing, creating := open(t, s), open(t, s)
 	mustSetWebhooks(t, creating, urlA)
 	created, erased := int64(0), int64(0)
 	var wg sync.WaitGroup
