@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<title>Leaves API</title>", `href="/a%20b/docs/apidoc.css"`, `href="/a%20b/openapi.json"`,
-		"<code>/</code> at the address of this page. The base.", string(d.HTML),
+		"<code>/</code>. The base.", string(d.HTML),
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)

@@ -68,9 +68,6 @@ func statusKind(status string) string {
 // Server is an address of the API.
 type Server struct{ URL, Description string }
 
-// Relative reports whether the URL has no host, so that it depends on the address of the document.
-func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
-
 func (d *Document) writeHTML(root *node) error {
 	d.Title, d.Version = root.At("info", "title").String(), root.At("info", "version").String()
 	d.Summary = root.At("info", "summary").String()

@@ -16,19 +16,13 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess,
-// the server in the document is relative to the document, so that it is right for every client.
-func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Document, error) {
+// newDocument returns the API document of a public listener with limits. baseURL must be absolute, because some
+// programs that read the document, such as Postman, send a request for the server "/" to a host named plants.
+func newDocument(baseURL *url.URL, limits Limits) (*apidoc.Document, error) {
 	// Omit credentials, query and fragment. Paths begin with a slash, so the base ends without one.
-	path := strings.TrimRight(baseURL.EscapedPath(), "/")
-	base := baseURL.Scheme + "://" + baseURL.Host + path
-	server := base
-	if guessed {
-		server = path + "/"
-	}
+	base := baseURL.Scheme + "://" + baseURL.Host + strings.TrimRight(baseURL.EscapedPath(), "/")
 	return apidoc.New(documentSource, map[string]string{
 		"baseURL":            base,
-		"server":             server,
 		"bodyBytes":          strconv.FormatInt(limits.BodyMax, 10),
 		"bodySize":           sizeText(limits.BodyMax),
 		"headerBytes":        strconv.Itoa(limits.HeaderMax),

@@ -94,7 +94,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(base, false, server.Limits{
+	document, err := server.NewDocument(base, server.Limits{
 		BodyMax: 1 << 20, HeaderMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute,
 		QueueMax: 77, AuthFailures: 12, Rate: 13, Concurrency: 15,
 	})
@@ -131,24 +131,6 @@ func TestDocumentHasTheSettings(t *testing.T) {
 		}
 		if bytes.Contains(form, []byte("secret")) || bytes.Contains(form, []byte("fragment")) {
 			t.Errorf("%s: has more of the base URL than scheme, host and path", name)
-		}
-	}
-}
-
-// A guessed address is wrong for clients on other machines, so the server in the document is relative.
-func TestDocumentWithGuessedBaseURL(t *testing.T) {
-	t.Parallel()
-	for base, want := range map[string]string{"http://127.0.0.1:8080": "/", "http://127.0.0.1:8080/a/": "/a/"} {
-		parsed, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		document, err := server.NewDocument(parsed, true, server.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := at(t, decodeJSON(t, document.JSON), "servers", "0", "url"); got != any(want) {
-			t.Errorf("%s: server: got %v, want %v", base, got, want)
 		}
 	}
 }
@@ -344,7 +326,7 @@ func newDocument(t testing.TB, base string) *apidoc.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(parsed, false, server.Limits{
+	document, err := server.NewDocument(parsed, server.Limits{
 		BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: 10 * time.Second, AnswerTimeout: 20 * time.Second,
 		QueueMax: 8192,
 	})

@@ -58,7 +58,7 @@ const (
 
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
-	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
+	document, err := newDocument(c.BaseURL, c.Limits)
 	if err != nil {
 		return routes{}, err
 	}
