@@ -73,7 +73,7 @@ func readCSVRows(in io.Reader) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := strings.Join(header, ","); got != "id,name,tag" {
+	if got := strings.TrimPrefix(strings.Join(header, ","), "\uFEFF"); got != "id,name,tag" {
 		return nil, fmt.Errorf("the header is %s", got)
 	}
 	var rows []row

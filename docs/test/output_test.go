@@ -23,6 +23,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(B|bytes|[kKMG]i?B)\b`), "SIZE"},
 	{regexp.MustCompile(`\bgo1\.\d+(\.\d+)?`), "GO"},
 	{regexp.MustCompile(`\bdigest [0-9a-f]+`), "digest DIGEST"},
+	{regexp.MustCompile("\uFEFF"), ""}, // a terminal does not show it
 	{regexp.MustCompile(`[ \t\r]+(\n|$)`), "$1"},
 }
 

@@ -119,11 +119,11 @@ func TestImport(t *testing.T) {
 	list := want[:strings.Index(want, `,"rejects":[`)] + "}"
 	check(t, "list", c.get("/imports"), ok(`{"imports":[`+list+`]}`))
 	check(t, "rows", c.get("/imports/spring/rejects"), response{
-		200, "text/csv; charset=utf-8", "id,name,tag\r\n3,Quercus petraea,tree\r\nfive,=Ulmus,\r\n",
+		200, "text/csv; charset=utf-8", "\uFEFFid,name,tag\r\n3,Quercus petraea,tree\r\nfive,=Ulmus,\r\n",
 	})
 	check(t, "report", c.get("/imports/spring/rejects?form=report"), response{
 		200, "text/csv; charset=utf-8",
-		"line,reason,row\r\n4,id 3: a plant with this id is stored with a different name,\"3,Quercus petraea,tree\"\r\n" +
+		"\uFEFFline,reason,row\r\n4,id 3: a plant with this id is stored with a different name,\"3,Quercus petraea,tree\"\r\n" +
 			"5,\"id must be a 64-bit integer in decimal digits; got \"\"five\"\"\",\"five,=Ulmus,\"\r\n",
 	})
 	check(t, "canceled after its end", c.do(http.MethodPost, "/imports/spring/cancel", ""), ok(want))
@@ -575,7 +575,7 @@ func TestImportsAreCollected(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	}
-	if got := other.get("/imports/own/rejects").body; got != "id,name,tag\r\nfive,=Ulmus,\r\n" {
+	if got := other.get("/imports/own/rejects").body; got != "\uFEFFid,name,tag\r\nfive,=Ulmus,\r\n" {
 		t.Errorf("the rejects of another credential: got %q", got)
 	}
 	h.audited()

@@ -180,7 +180,7 @@ func TestExport(t *testing.T) {
 	h := start(t, append(manyPlants(1100), stored(2000, "=1+1", plant.Tag{}))...)
 	c := h.signIn(h.admin)
 	res := c.get("/plants/export?format=csv")
-	res.want(t, 200, "id,name,tag\r\n1,Rosa 1,odd\r\n", "1100,Rosa 1100,even\r\n2000,'=1+1,\r\n")
+	res.want(t, 200, "\uFEFFid,name,tag\r\n1,Rosa 1,odd\r\n", "1100,Rosa 1100,even\r\n2000,'=1+1,\r\n")
 	if got := strings.Count(res.body, "\n"); got != 1102 {
 		t.Errorf("got %d lines, want 1102", got)
 	}

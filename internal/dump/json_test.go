@@ -178,10 +178,11 @@ func TestRejects(t *testing.T) {
 		in     string
 		want   string
 	}{
-		{"csv", dump.CSV, "\uFEFF\nname,\"id\"\nRosa,1\n\"a\r\nb\",x\nc\n", "name,\"id\"\r\n\"a\r\nb\",x\r\nc\r\n"},
-		{"csv, CR", dump.CSV, "id,name\n1,a\r\r\n", "id,name\r\n1,a\r\r\n"},
-		{"csv, quote never closed", dump.CSV, "id,name\n1,\"a\n\nb\n", "id,name\r\n1,\"a\n\nb\r\n"},
-		{"csv, too long", dump.CSV, "id,name\nx,y\n" + long + "\n", "id,name\r\nx,y\r\n"},
+		{"csv", dump.CSV, "\uFEFF\nname,\"id\"\nRosa,1\n\"a\r\nb\",x\nc\n", "\uFEFFname,\"id\"\r\n\"a\r\nb\",x\r\nc\r\n"},
+		{"csv, CR", dump.CSV, "id,name\n1,a\r\r\n", "\uFEFFid,name\r\n1,a\r\r\n"},
+		{"csv, quote never closed", dump.CSV, "id,name\n1,\"a\n\nb\n", "\uFEFFid,name\r\n1,\"a\n\nb\r\n"},
+		{"csv, too long", dump.CSV, "id,name\nx,y\n" + long + "\n", "\uFEFFid,name\r\nx,y\r\n"},
+		{"csv, two byte order marks", dump.CSV, "\uFEFF\uFEFFx,id,name\n1\n", "\uFEFF\uFEFFx,id,name\r\n1\r\n"},
 		{"csv, none", dump.CSV, "id,name\n1,Rosa\n", ""},
 		{"jsonl", dump.JSONL, "\uFEFF{}\r\n\n" + rosaJSON + "\n[", "{}\n[\n"},
 		{"jsonl, too long", dump.JSONL, long + "\n1\n" + long, "\n1\n"},

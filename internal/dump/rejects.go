@@ -30,7 +30,7 @@ func (r *Rejects) Write(row Row) error {
 	switch r.format {
 	case CSV:
 		if after = "\r\n"; r.rows == 0 {
-			before = row.header + "\r\n"
+			before = utf8Mark + row.header + "\r\n"
 		}
 	case JSON:
 		before = separator(r.rows)
@@ -68,7 +68,7 @@ type Report struct {
 // NewReport returns a Report that writes to w, beginning with the header.
 func NewReport(w io.Writer) *Report {
 	r := &Report{bufio.NewWriter(w)}
-	_, _ = r.w.WriteString("line,reason,row\r\n") // fits the buffer
+	_, _ = r.w.WriteString(utf8Mark + "line,reason,row\r\n") // fits the buffer
 	return r
 }
 

@@ -8,6 +8,9 @@ import (
 	"plantstore/internal/plant"
 )
 
+// csvHead is the start of every CSV file that a Writer writes.
+const csvHead = "\uFEFFid,name,tag\r\n"
+
 func TestWriteFormats(t *testing.T) {
 	t.Parallel()
 	plants := []plant.NewPlant{tagged(-1, "Rosa", "shrub"), named(2, "a\nb"), tagged(3, "", "")}
@@ -17,7 +20,7 @@ func TestWriteFormats(t *testing.T) {
 		format      dump.Format
 		empty, want string
 	}{
-		{dump.CSV, "id,name,tag\r\n", "id,name,tag\r\n-1,Rosa,shrub\r\n2,\"a\nb\",\r\n3,,\r\n"},
+		{dump.CSV, csvHead, csvHead + "-1,Rosa,shrub\r\n2,\"a\nb\",\r\n3,,\r\n"},
 		{dump.JSONL, "", lines},
 		{
 			dump.JSON, "[]\n",
@@ -83,7 +86,7 @@ func TestWriteCSVCells(t *testing.T) {
 			t.Parallel()
 			p := tagged(1, tt.text, tt.text)
 			file := write(t, dump.CSV, dump.None, []plant.NewPlant{p})
-			if want := "id,name,tag\r\n1," + tt.want + "," + tt.want + "\r\n"; string(file) != want {
+			if want := csvHead + "1," + tt.want + "," + tt.want + "\r\n"; string(file) != want {
 				t.Errorf("got %q, want %q", file, want)
 			}
 			if tt.text == "" {

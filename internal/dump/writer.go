@@ -10,6 +10,9 @@ import (
 	"plantstore/internal/plant"
 )
 
+// utf8Mark is a byte order mark. Excel reads a CSV file without one in the encoding of the system.
+const utf8Mark = "\uFEFF"
+
 // Writer writes a file of plants that Read can read. The file is complete after Close. A Writer is not safe for
 // concurrent use.
 //
@@ -30,7 +33,7 @@ func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
 	}
 	buffer := bufio.NewWriterSize(out, windowBytes)
 	if f == CSV {
-		_, _ = buffer.WriteString("id,name,tag\r\n") // fits the buffer
+		_, _ = buffer.WriteString(utf8Mark + "id,name,tag\r\n") // fits the buffer
 	}
 	return &Writer{out: out, buffer: buffer, format: f}, nil
 }

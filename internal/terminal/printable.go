@@ -78,10 +78,12 @@ func EscapeJSON(text []byte) []byte {
 
 func isControlInFile(r rune) bool { return isControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// Writer writes the text of a file to a terminal, through EscapeJSON. It is not safe for concurrent use.
+// Writer writes the text of a file to a terminal, through EscapeJSON and without the byte order mark of the file. It is
+// not safe for concurrent use.
 type Writer struct {
-	To   io.Writer
-	rest []byte // the first bytes of a character that the next Write completes
+	To    io.Writer
+	begun bool   // the first character is written
+	rest  []byte // the first bytes of a character that the next Write completes
 }
 
 // Write implements io.Writer.
@@ -93,8 +95,13 @@ func (s *Writer) Write(p []byte) (int, error) {
 			whole = i
 		}
 	}
-	_, err := s.To.Write(EscapeJSON(text[:whole]))
 	s.rest = bytes.Clone(text[whole:])
+	text = text[:whole]
+	if !s.begun {
+		text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+	}
+	s.begun = s.begun || whole > 0
+	_, err := s.To.Write(EscapeJSON(text))
 	if err != nil {
 		return 0, err
 	}

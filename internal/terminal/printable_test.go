@@ -67,8 +67,8 @@ func TestEscapeJSON(t *testing.T) {
 // A character may be split between two writes.
 func TestTerminalWriter(t *testing.T) {
 	t.Parallel()
-	text := "é\u009b\u202e😀\U000e0041\t\r\n\x1b[\xff\xe2\x80."
-	const want = "é\\u009b\\u202e😀\\udb40\\udc41\t\r\n\\u001b[\\ufffd\\ufffd\\ufffd."
+	text := "\uFEFFé\uFEFF\u009b\u202e😀\U000e0041\t\r\n\x1b[\xff\xe2\x80."
+	const want = "é\\ufeff\\u009b\\u202e😀\\udb40\\udc41\t\r\n\\u001b[\\ufffd\\ufffd\\ufffd."
 	for size := 1; size <= len(text); size++ {
 		var shown bytes.Buffer
 		s := &Writer{To: &shown}
