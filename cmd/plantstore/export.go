@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -13,32 +14,35 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
 func newExport(p *program) *cobra.Command {
-	var format, output string
+	var format, output, name, tag string
 	var force, skipDamaged bool
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write all plants to a file or standard output",
-		Long: `Write id, name and tag of all plants, by ascending id, to a file or to standard
-output. The server may run at the same time: the output has every plant that was
-stored when export started.
+		Short: "Write plants to a file or standard output",
+		Long: `Write id, name and tag of all plants, or of those that --name and --tag select, by
+ascending id, to a file or to standard output. The server may run at the same time:
+the output has every such plant that was stored when export started.
 
 The end of the file name (.csv, .jsonl or .json, optionally with .gz or .zst)
 selects the format; without a file name it is jsonl. CSV does not keep the
 difference between an empty tag and no tag; JSON Lines and JSON keep every plant
 exactly.
 
-The export fails at a plant whose row does not match its digest. With
---skip-damaged it names such plants, and writes the others.
+The export fails at a plant whose row does not match its digest, even if --name or
+--tag would not select it. With --skip-damaged it names such plants, and writes the
+others.
 
 With --server, the token needs the scope plants:read. The audit log of the server
 then has the sign-in of the token, and no entry about the export.`,
 		Example: `  plantstore export > plants.jsonl
-  plantstore export -o plants.csv.gz`,
+  plantstore export -o plants.csv.gz
+  plantstore export --tag tree -o trees.csv`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == terminal.StreamName {
@@ -55,11 +59,15 @@ then has the sign-in of the token, and no entry about the export.`,
 				return config.Usagef("json: standard output contains the plants; give a file with --output")
 			}
 			facts := exportFacts{File: output, Format: f, Compression: compression}
+			q := admin.PageQuery{Name: name, Limit: admin.PageMax}
+			if cmd.Flags().Changed("tag") {
+				q.Tag = plant.Tagged(tag)
+			}
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
 				if config.SameFile(output, p.settings.DB.Path) {
 					return config.Usagef("output: %s is the store; name another file", output)
 				}
-				err := p.export(ctx, o, &facts, force, skipDamaged)
+				err := p.export(ctx, plants(ctx, o, q), &facts, force, skipDamaged)
 				if p.server.URL == "" {
 					p.auditExport(ctx, facts, err)
 				}
@@ -79,6 +87,8 @@ then has the sign-in of the token, and no entry about the export.`,
 	}
 	p.bindStoreOrServer(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
+	cmd.Flags().StringVar(&name, "name", "", "export only plants with this `text` in their name, in any case")
+	cmd.Flags().StringVar(&tag, "tag", "", "export only plants with this `tag`")
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().VarP(config.FileName(&output), "output", "o",
 		"write to this `file`, which appears when it is complete; - is standard output")
@@ -124,19 +134,21 @@ func (p *program) reportExport(facts exportFacts) {
 
 // export writes the plants to the file of facts, which appears when it is complete, or to standard output. It sets the
 // counts of facts.
-func (p *program) export(ctx context.Context, o operations, facts *exportFacts, force, skipDamaged bool) error {
+func (p *program) export(
+	ctx context.Context, records iter.Seq2[plant.Record, error], facts *exportFacts, force, skipDamaged bool,
+) error {
 	if facts.File == "" {
 		to := terminal.InterruptibleWriter(ctx, p.Stdout)
 		if _, ok := terminal.IsTerminal(p.Stdout); ok {
 			to = &terminal.Writer{To: to}
 		}
-		return p.exportTo(ctx, o, to, facts, skipDamaged)
+		return p.exportTo(ctx, records, to, facts, skipDamaged)
 	}
 	out, err := terminal.CreateOutput(ctx, facts.File, force)
 	if err != nil {
 		return err
 	}
-	if err = p.exportTo(ctx, o, out, facts, skipDamaged); err == nil {
+	if err = p.exportTo(ctx, records, out, facts, skipDamaged); err == nil {
 		err = out.Publish()
 	}
 	return errors.Join(err, out.Discard())
@@ -144,7 +156,7 @@ func (p *program) export(ctx context.Context, o operations, facts *exportFacts, 
 
 // exportTo writes the plants to w. It shows its progress unless w is a terminal.
 func (p *program) exportTo(
-	ctx context.Context, o operations, w io.Writer, facts *exportFacts, skipDamaged bool,
+	ctx context.Context, records iter.Seq2[plant.Record, error], w io.Writer, facts *exportFacts, skipDamaged bool,
 ) error {
 	const showEvery = 1000
 	out, err := dump.NewWriter(w, facts.Format, facts.Compression)
@@ -154,7 +166,7 @@ func (p *program) exportTo(
 	progress := p.NewProgress(-1)
 	defer progress.End()
 	_, toTerminal := w.(*terminal.Writer)
-	for r, err := range plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}) {
+	for r, err := range records {
 		if err != nil {
 			return interruption(ctx, err)
 		}
