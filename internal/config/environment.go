@@ -11,7 +11,7 @@ import (
 // Environment is the environment of the program. It is not safe for concurrent changes.
 type Environment struct {
 	Vars  map[string]string // the variables by name
-	given []string          // values of settings in the variables and the settings file, for hide
+	given []string          // values of settings in the variables and the settings file, for Hide
 }
 
 // NewEnvironment returns the environment with entries of the form name=value.
@@ -27,7 +27,7 @@ func NewEnvironment(entries []string) *Environment {
 	return e
 }
 
-// remember adds values to those that hide looks for, each one once.
+// remember adds values to those that Hide looks for, each one once.
 func (e *Environment) remember(values iter.Seq[string]) {
 	for value := range values {
 		if !slices.Contains(e.given, value) {

@@ -21,7 +21,7 @@ import (
 // does not exist.
 type EngineOptions struct {
 	MustExist bool         // fail with store.ErrNoStore instead of creating the store
-	ReadOnly  bool         // implies mustExist
+	ReadOnly  bool         // implies MustExist
 	Migrate   bool         // migrate an older schema, instead of refusing it
 	Server    bool         // refuse a second server on the same file
 	By        audit.Origin // recorded in the audit log with a migration

@@ -12,7 +12,7 @@ import (
 	"plantstore/internal/config"
 )
 
-// Log is the log of a server. The caller of openLog closes it.
+// Log is the log of a server. Its creator closes it.
 type Log struct {
 	*slog.Logger
 	*logBuffer

@@ -37,7 +37,7 @@ func TuneRuntime(env *config.Environment) {
 	}
 }
 
-// ImportBytes is the soft memory limit of an import, which allocates a plant for each row. Without it, collectAtPercent
+// ImportBytes is the soft memory limit of an import, which allocates a plant for each row. Without it, CollectAtPercent
 // would let the garbage grow to four times the rows that the import sorts in memory.
 const ImportBytes = 160 << 20
 

@@ -22,7 +22,7 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// Config configures both servers. Store, Log, BaseURL and Metrics are required.
+// Config configures both servers. WritePath, Log, BaseURL and Metrics are required.
 type Config struct {
 	WritePath *writepath.Service
 	Log       *slog.Logger

@@ -31,7 +31,7 @@ type Config struct {
 	Path      string                // required
 	Server    bool                  // this process is the one server of the file, and runs the checkpoints
 	MustExist bool                  // create neither the file nor its tables
-	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
+	ReadOnly  bool                  // for the methods that only read; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
 	Move      bool                  // lock every other process out that may change the store, and accept a moved one
 	By        audit.Origin          // for the audit log's entry about a migration
@@ -105,35 +105,20 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if e.moveLock, err = dbfile.LockMove(c.Path, c.Move); err != nil {
 		return nil, err
 	}
-	if err := e.placeBeside(dbfile.MoveSuffix); err != nil {
-		return nil, err
-	}
-	if c.Server {
-		if err := e.lockServe(ctx); err != nil {
+	for _, step := range []func() error{
+		func() error { return e.placeBeside(dbfile.MoveSuffix) },
+		func() error { return e.lockServe(ctx) },
+		func() (err error) { e.ticket, err = dbfile.OpenTicket(c.Path); return err },
+		e.connect,
+		func() error { return e.migrate(ctx, c) },
+		func() error { return e.checkMoved(c) },
+		func() error { return e.stmts.prepare(e.writer) },
+		e.makeDurable,
+		func() error { return e.openMark(ctx) },
+	} {
+		if err := step(); err != nil {
 			return nil, err
 		}
-		dbfile.WarnModes(c.Path, c.Log)
-	}
-	if e.ticket, err = dbfile.OpenTicket(c.Path); err != nil {
-		return nil, err
-	}
-	if err := e.connect(); err != nil {
-		return nil, err
-	}
-	if err := e.migrate(ctx, c); err != nil {
-		return nil, err
-	}
-	if err := e.checkMoved(c); err != nil {
-		return nil, err
-	}
-	if err := e.stmts.prepare(e.writer); err != nil {
-		return nil, err
-	}
-	if err := e.makeDurable(); err != nil {
-		return nil, err
-	}
-	if err := e.openMark(ctx); err != nil {
-		return nil, err
 	}
 	if c.Metrics != nil {
 		e.checkpoints.duration = e.measure(c.Metrics)
@@ -250,6 +235,9 @@ func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
 
 // lockServe locks FILE-serve. The writer has already opened the file.
 func (e *Engine) lockServe(ctx context.Context) (err error) {
+	if !e.server {
+		return nil
+	}
 	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
 		return err
 	}
@@ -263,6 +251,7 @@ func (e *Engine) lockServe(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	dbfile.WarnModes(e.path, e.log)
 	return e.checkNotReplaced()
 }
 

@@ -13,12 +13,12 @@ import (
 // Statements implements store.Statements on a connection.
 type Statements struct {
 	Conn    *sqlite3.Conn
-	Damaged func(id int64) // reports a damaged plant; nil: no report
+	Damaged func(id int64) // reports a damaged plant
 }
 
 // Tables returns the tables of a connection, in its transaction if there is one.
 func Tables(c *sqlite3.Conn) store.Tables {
-	return store.Tables{Statements: Statements{Conn: c}, Now: time.Now()}
+	return store.Tables{Statements: Statements{c, func(int64) {}}, Now: time.Now()}
 }
 
 // dialect turns SQL of package store into SQLite's. A transaction locks the file, and so needs no locks of rows.
