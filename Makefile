@@ -25,14 +25,14 @@ run: ## build ./plantstore and run the server; ARGS='…' adds to its command li
 	@exec ./plantstore serve $(ARGS)
 
 .PHONY: test
-test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages
+test: ## run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages
 	@tools/need.sh race postgresql browser
-	@$(MAKE) --no-print-directory lint
 	tools/test.sh
 	@INSTALL=no tools/need.sh race postgresql browser
 
 .PHONY: check
-check: ## check a change beyond make test: README.md, fault harnesses, and the parts whose files changed: 2 minutes
+check: ## check a change beyond make test: lint, README.md, fault harnesses, the parts whose files changed: 3 minutes
+	@$(MAKE) --no-print-directory lint
 	tools/check.sh
 
 .PHONY: nightly
