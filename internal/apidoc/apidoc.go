@@ -22,7 +22,7 @@ type Document struct {
 	YAML []byte // application/yaml (RFC 9512)
 
 	Title, Version, Summary string
-	Servers                 []Server
+	Servers                 []*node
 	HTML                    template.HTML // the rest of the document, for a page with Style
 }
 

@@ -65,15 +65,9 @@ func statusKind(status string) string {
 	return "good"
 }
 
-// Server is an address of the API.
-type Server struct{ URL, Description string }
-
 func (d *Document) writeHTML(root *node) error {
 	d.Title, d.Version = root.At("info", "title").String(), root.At("info", "version").String()
-	d.Summary = root.At("info", "summary").String()
-	for _, s := range root.At("servers").Items() {
-		d.Servers = append(d.Servers, Server{s.At("url").String(), s.At("description").String()})
-	}
+	d.Summary, d.Servers = root.At("info", "summary").String(), root.At("servers").Items()
 	var body bytes.Buffer
 	err := documentTemplate.Execute(&body, struct {
 		*node
