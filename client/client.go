@@ -25,13 +25,6 @@ import (
 	"unicode/utf8"
 )
 
-// NewPlant is a plant to create.
-type NewPlant struct {
-	ID   int64   `json:"id"` // any 64-bit integer; no two plants of a store have the same
-	Name string  `json:"name"`
-	Tag  *string `json:"tag,omitempty"` // nil: none; the empty tag is a tag
-}
-
 // Plant is a stored plant.
 type Plant struct {
 	Name string
@@ -153,11 +146,17 @@ func (c *Client) Create(ctx context.Context, n NewPlant) (Plant, error) {
 		e.Code, e.Message = BodyNotUTF8, "name or tag is not valid UTF-8"
 		return Plant{}, e
 	}
-	body, err := json.Marshal(n)
-	if err != nil { // a NewPlant has no such value
-		e.fail(err)
-		return Plant{}, e
-	}
+	body, _ := json.Marshal(n) // which has no value that JSON lacks
+	return c.create(ctx, e, body)
+}
+
+// CreateJSON creates the plant of a JSON object, such as a line of a file. It sends the object unchanged, and only the
+// server checks it. The error is an *Error without an ID.
+func (c *Client) CreateJSON(ctx context.Context, object []byte) (Plant, error) {
+	return c.create(ctx, &Error{RequestID: requestID()}, object)
+}
+
+func (c *Client) create(ctx context.Context, e *Error, body []byte) (Plant, error) {
 	p := pace{until: time.Now().Add(c.retryFor)}
 	if deadline, ok := ctx.Deadline(); ok && c.retryFor > 0 {
 		p.until = deadline

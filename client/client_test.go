@@ -5,7 +5,6 @@ package client_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -107,6 +106,28 @@ func TestRefused(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestCreateJSON shows that the server gets a plant unchanged, with what only the server may refuse.
+func TestCreateJSON(t *testing.T) {
+	t.Parallel()
+	c := shared.client(t)
+	id := freeID()
+	for _, replayed := range []bool{false, true} {
+		object := fmt.Appendf(nil, `{"id":%d.0,"name":"caf\u00e9","shade":null}`+"\r\n", id)
+		got, err := c.CreateJSON(t.Context(), object)
+		if want := (client.Plant{Name: "café", Replayed: replayed}); err != nil || got != want {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+	for object, code := range map[string]client.Code{
+		"": client.BodyMissing, `{"id":1,"name":"\ud800"}`: client.LoneSurrogate, "{\"id\":1,\"name\":\"caf\xe9\"}": client.BodyNotUTF8,
+	} {
+		_, err := c.CreateJSON(t.Context(), []byte(object))
+		if !errors.Is(err, code) || !strings.HasPrefix(err.Error(), "create plant: ") {
+			t.Errorf("%q: got %v, want %v", object, err, code)
+		}
 	}
 }
 
@@ -297,17 +318,5 @@ func TestBaseURL(t *testing.T) {
 		if text != want {
 			t.Errorf("%q: got %q, want %q", base, text, want)
 		}
-	}
-}
-
-// TestNewPlantIsTheBody tests that a NewPlant can be decoded from the JSON of the API.
-func TestNewPlantIsTheBody(t *testing.T) {
-	t.Parallel()
-	var n client.NewPlant
-	if err := json.Unmarshal([]byte(`{"id":9223372036854775807,"name":"Acer","tag":""}`), &n); err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(client.NewPlant{ID: math.MaxInt64, Name: "Acer", Tag: new("")}, n); diff != "" {
-		t.Error(diff)
 	}
 }

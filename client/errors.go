@@ -27,7 +27,7 @@ var ErrUnknown = errors.New("the plant may be stored")
 
 // Error is the failure of a create.
 type Error struct {
-	ID        int64  // id of the plant
+	ID        int64  // id of the plant; 0 for CreateJSON
 	Status    int    // last response's; 0: the last attempt had none
 	Code      Code   // 0: the last attempt had no response of Plant Store, but perhaps one of a proxy
 	Message   string // last response's; for people
@@ -45,7 +45,11 @@ type Error struct {
 // Error returns a sentence without the token.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "create plant %d: ", e.ID)
+	b.WriteString("create plant")
+	if e.ID != 0 {
+		fmt.Fprintf(&b, " %d", e.ID)
+	}
+	b.WriteString(": ")
 	switch {
 	case e.Err != nil && e.Message != "":
 		fmt.Fprintf(&b, "%s (%v)", e.Message, e.Err)
