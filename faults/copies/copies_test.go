@@ -79,8 +79,8 @@ var (
 	}
 	forgetsTokens = rig.Weakness{
 		File: "internal/sqlite/journal.go",
-		Old:  "\t\"tokens\", \"plantstore\",",
-		New:  "\t\"plantstore\",",
+		Old:  "\t\"plants\", \"tokens\", \"plantstore\",",
+		New:  "\t\"plants\", \"plantstore\",",
 	}
 	claimsEarly = rig.Weakness{
 		File: "internal/backup/copy.go",
