@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,8 @@ type Source struct {
 	client  *acme.Client
 	times   times
 	domains []*domain          // in the order of the configuration
-	byName  map[string]*domain // never changes
+	byName  map[string]*domain // by the server name of a handshake; never changes
+	unnamed *domain            // for a handshake without a server name: the first address, else the first domain
 
 	transport  *limited // used by client
 	challenges *challenges
@@ -80,9 +82,11 @@ type Source struct {
 	running sync.WaitGroup
 }
 
-// domain is a configured domain. Only the goroutine of the Source uses fields other than name and certificate.
+// domain is a configured domain, or an IP address, which is the same for a CA that supports RFC 8738. Only the goroutine
+// of the Source uses fields other than name and certificate.
 type domain struct {
 	name        string
+	address     bool                            // name is an IP address
 	certificate atomic.Pointer[tls.Certificate] // nil: none yet
 	due         time.Time                       // when to visit the domain next
 	foreign     bool                            // the certificate is from another directory
@@ -105,9 +109,18 @@ func New(ctx context.Context, c Config) *Source {
 	}
 	s.challenges = &challenges{storage: c.Storage, log: s.log}
 	for _, name := range c.Domains {
-		if s.byName[name] == nil {
-			d := &domain{name: name}
-			s.domains, s.byName[name] = append(s.domains, d), d
+		serverName := name
+		address, err := netip.ParseAddr(name)
+		if err == nil {
+			serverName = reverseName(address)
+		}
+		if s.byName[serverName] != nil {
+			continue
+		}
+		d := &domain{name: name, address: err == nil}
+		s.domains, s.byName[serverName] = append(s.domains, d), d
+		if s.unnamed == nil || d.address && !s.unnamed.address {
+			s.unnamed = d
 		}
 	}
 	s.metrics = s.newMetrics(c.Metrics)
@@ -140,13 +153,14 @@ func (s *Source) Close() {
 // errNoCertificate is the error of a handshake for a configured domain that has no certificate yet.
 var errNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
 
-// GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or of the first
-// domain if the client sends none, or the open challenge's. It never causes an order: a client can send any name.
+// GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or the open
+// challenge's. A client sends no server name for an address: it gets the certificate of the first one, or of the first
+// domain if there is no address. It never causes an order: a client can send any name.
 func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	d := s.byName[name]
 	if hello.ServerName == "" {
-		d = s.domains[0]
+		d = s.unnamed
 	}
 	if d == nil {
 		s.metrics.unknownName.Inc()
@@ -154,7 +168,7 @@ func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	}
 	if slices.Equal(hello.SupportedProtos, []string{Protocol}) { // a challenge (RFC 8737 section 4)
 		open := s.challenges.current()
-		if open.certificate == nil || open.Identifier.Value != name {
+		if open.certificate == nil || open.Identifier.Value != d.name {
 			s.metrics.noChallenge.Inc()
 			return nil, errors.New("acme: the domain has no open challenge")
 		}
@@ -196,6 +210,9 @@ func (d *domain) install(certificate *tls.Certificate) {
 	d.foreign, d.checkAt, d.renewAt = false, time.Time{}, time.Time{}
 }
 
-func (d *domain) certificateKey() string { return "certificate-" + d.name + ".pem" }
+func (d *domain) certificateKey() string { return "certificate-" + d.key() + ".pem" }
 
-func (d *domain) failuresKey() string { return "failures-" + d.name + ".json" }
+func (d *domain) failuresKey() string { return "failures-" + d.key() + ".json" }
+
+// key returns the name as a part of a key of the storage, which has no colon.
+func (d *domain) key() string { return strings.ReplaceAll(d.name, ":", "-") }

@@ -40,6 +40,11 @@ func (s *Source) order(ctx context.Context, d *domain, again bool) (*x509.Certif
 	if previous := d.certificate.Load(); previous != nil && !d.foreign && !again { // the CA may not know it any more
 		parameters.Replaces = previous.Leaf // exempt from rate limits (RFC 9773 section 5)
 	}
+	if d.address {
+		if parameters.Profile, err = s.addressProfile(ctx); err != nil {
+			return nil, err
+		}
+	}
 	client := acmez.Client{Client: s.client, ChallengeSolvers: map[string]acmez.Solver{
 		acme.ChallengeTypeTLSALPN01: s.challenges, // one kind alone: a failed check counts against the CA's limits
 	}}
@@ -62,6 +67,17 @@ func (s *Source) order(ctx context.Context, d *domain, again bool) (*x509.Certif
 	d.install(certificate) // even if the storage fails: the CA limits the certificates of a name
 	d.unsaved = text
 	return certificate.Leaf, nil
+}
+
+// addressProfile returns the profile for certificates of addresses, which Let's Encrypt requires: it issues them for six
+// days only. A CA without it uses its default.
+func (s *Source) addressProfile(ctx context.Context) (string, error) {
+	const profile = "shortlived"
+	directory, err := s.client.GetDirectory(ctx)
+	if err != nil || directory.Meta == nil || directory.Meta.Profiles[profile] == "" {
+		return "", err
+	}
+	return profile, nil
 }
 
 const accountKey = "account.json"

@@ -256,6 +256,30 @@ func TestIssuesByTLSALPN01(t *testing.T) {
 	}
 }
 
+// A client that connects to an address sends no server name. The certificate of the address has the short lifetime that
+// Let's Encrypt requires, and the CA asks for the challenge by the reverse name.
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	ca := newCA(t, pebbletest.Config{TLSPort: port(l), ShortLived: true})
+	r := newSource(t, configFor(ca, newStorage(t), localhost, "127.0.0.1"), l)
+	roots := issuerRoots(t, ca)
+	await(t, func() error {
+		dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots}}
+		c, err := dialer.DialContext(t.Context(), "tcp", r.address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		certificate := c.(*tls.Conn).ConnectionState().PeerCertificates[0]
+		if lifetime := certificate.NotAfter.Sub(certificate.NotBefore).Round(time.Hour); lifetime != 160*time.Hour {
+			t.Errorf("lifetime %v", lifetime)
+		}
+		return nil
+	})
+	r.awaitCertificate(t, roots) // of the domain beside it
+}
+
 // A CA that is down at the renewal leaves the certificate in use. The CA returns without its accounts.
 func TestRenewsWhenTheCAReturns(t *testing.T) {
 	t.Parallel()

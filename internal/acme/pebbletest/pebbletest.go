@@ -32,6 +32,7 @@ import (
 type Config struct {
 	TLSPort     int           // at which it checks tls-alpn-01
 	NonceReject int           // good nonces that it rejects, in per cent
+	ShortLived  bool          // it also has the profile of Let's Encrypt for certificates of 160 hours
 	Lifetime    time.Duration // how long certificates are valid, in whole seconds; 0: 90 days
 }
 
@@ -85,12 +86,16 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 	}
 	ca.Roots.AppendCertsFromPEM(certificate)
 	profile := map[string]any{"description": "test", "validityPeriod": int(cmp.Or(c.Lifetime, 90*24*time.Hour).Seconds())}
+	profiles := map[string]any{"default": profile} // Pebble chooses one at random for an order without a profile
+	if c.ShortLived {
+		profiles["shortlived"] = map[string]any{"description": "six days", "validityPeriod": 160 * 60 * 60}
+	}
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": addresses[0], "managementListenAddress": addresses[1],
 		"certificate": ca.RootsFile, "privateKey": filepath.Join(dir, "key.pem"),
 		"tlsPort": c.TLSPort, "keyAlgorithm": "ecdsa",
 		"retryAfter": map[string]int{"authz": 1, "order": 1},
-		"profiles":   map[string]any{"default": profile},
+		"profiles":   profiles,
 	}})
 	if err != nil {
 		return nil, err
