@@ -204,7 +204,7 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 		Source: func(ctx context.Context) io.ReadCloser {
 			return io.NopCloser(terminal.InterruptibleReader(ctx, j.source))
 		},
-		Format:     j.format,
+		Options:    dump.Options{Format: j.format},
 		OnConflict: j.onConflict,
 		Sort:       &importer.Sorting{Dir: sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
 		BatchRows:  batchRows, BatchBytes: batchBytes,
@@ -213,6 +213,7 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 			defer cancel()
 			return engine.Insert(ctx, batch)
 		},
+		Found:    func(dump.Found) {},
 		Rejected: j.rejected, KeepRaw: j.rejects != nil,
 		Progress: j.show,
 	})

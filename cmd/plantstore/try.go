@@ -132,13 +132,18 @@ func (p *program) greetTry(ctx context.Context, engine serve.Engine, at serve.Ad
 
 // storeSamples stores the sample plants and returns their number.
 func storeSamples(ctx context.Context, engine serve.Engine) (int, error) {
+	file, err := dump.Open(ctx, strings.NewReader(samples), dump.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
 	var batch []store.Create
-	for row, err := range dump.Read(strings.NewReader(samples), dump.CSV) {
+	for row, err := range file.Rows() {
 		if problem := errors.Join(err, row.Err); problem != nil {
 			return 0, problem
 		}
 		batch = append(batch, store.Create{Plant: row.Plant, At: time.Now()})
 	}
-	_, err := engine.Insert(ctx, batch)
+	_, err = engine.Insert(ctx, batch)
 	return len(batch), err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/dump"
 	"plantstore/internal/importer"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -22,10 +23,13 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 		j.state.Counts = c
 	}
 	counts, err := importer.Run(ctx, importer.Config{
-		Source: n.File, Format: n.Format, OnConflict: n.OnConflict, By: n.Principal.TokenID,
-		BatchRows: importBatchRows, BatchBytes: importBatchMax, RowMax: importRowMax, PlantMax: importPlantMax,
-		RatioMax: importRatioMax,
-		Insert:   func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
+		Source: n.File, OnConflict: n.OnConflict, By: n.Principal.TokenID,
+		BatchRows: importBatchRows, BatchBytes: importBatchMax,
+		Options: dump.Options{
+			Format: n.Format, RowMax: importRowMax, PlantMax: importPlantMax, RatioMax: importRatioMax,
+		},
+		Found:  func(dump.Found) {},
+		Insert: func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
 		Rejected: func(r importer.Reject) error {
 			s.imports.mu.Lock()
 			defer s.imports.mu.Unlock()

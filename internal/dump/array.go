@@ -16,7 +16,7 @@ type arrayReader struct {
 }
 
 // open reads up to the opening bracket.
-func (a *arrayReader) open() error {
+func (a *arrayReader) open(*File) error {
 	c, ok := a.peek()
 	switch {
 	case !ok:

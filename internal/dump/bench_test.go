@@ -34,7 +34,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(file)))
 			b.ReportAllocs()
 			for b.Loop() {
-				for row, err := range dump.Read(bytes.NewReader(file), format) {
+				for row, err := range rowsOf(bytes.NewReader(file), format) {
 					if err != nil || row.Err != nil {
 						b.Fatal(err, row.Err)
 					}

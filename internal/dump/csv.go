@@ -1,8 +1,12 @@
 package dump
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"plantstore/internal/plant"
@@ -11,26 +15,33 @@ import (
 // columnsMax is the largest number of columns in a header. It bounds the memory for a row that consists of commas.
 const columnsMax = 1024
 
-// csvReader reads CSV as in RFC 4180. It does not use encoding/csv, which turns CRLF inside quotes into LF and so
-// changes the text of a cell.
+// csvReader reads CSV as in RFC 4180, with any of four separators. It does not use encoding/csv, which turns CRLF inside
+// quotes into LF and so changes the text of a cell.
 type csvReader struct {
 	window
 
-	header  string
+	form    form
 	columns columns
-	scan    csvScan // state after the last row
+	options Options
+	found   map[string]string // as in Found.Columns
+	decoded bool              // from another encoding, in which U+FFFD is a fault
+	number  int64             // rows that are not blank
+	scan    csvScan           // state after the last row
 }
 
-// columns maps the cells of a row to the members of a plant.
-type columns struct {
-	count         int // cells in each row
-	id, name, tag int // index of the cell; -1 if absent
+// form is the form of a CSV file.
+type form struct {
+	header    string // as in the file
+	separator byte
+	lineEnd   string
 }
 
-const headerWanted = "a CSV file begins with a header with the columns id, name and optionally tag, separated by commas"
+const headerWanted = "a CSV file begins with a header with the columns id, name and optionally tag"
 
 // open reads the header, which is the first row that is not blank.
-func (r *csvReader) open() error {
+func (r *csvReader) open(f *File) error {
+	r.options = f.options
+	r.look()
 	var row Row
 	switch err := r.scanRow(&row); {
 	case isEnd(err):
@@ -39,22 +50,107 @@ func (r *csvReader) open() error {
 		return err
 	case row.Err != nil:
 		return fmt.Errorf("line %d: invalid header: %w", row.Line, row.Err)
+	case len(r.scan.cells) > columnsMax:
+		return fmt.Errorf("line %d: the header has more than %d columns", row.Line, columnsMax)
 	}
-	r.header = string(row.Raw)
-	columns, err := findColumns(r.scan.texts(row.Raw))
+	r.form.header = string(row.Raw)
+	header := r.scan.texts(row.Raw)
+	f.found.Separator = string(rune(r.form.separator))
+	columns, err := findColumns(header, f.options, &f.found)
 	if err != nil {
-		return fmt.Errorf("line %d: the header has %w", row.Line, err)
+		return newHeaderError(row.Line, err, header, likelyOptions(f.options, header, r.sample()))
 	}
-	r.columns = columns
+	r.columns, r.found, r.decoded = columns, f.found.Columns, f.found.Encoding != "UTF-8"
 	return nil
 }
 
-// next returns the next row that is not blank.
-func (r *csvReader) next(row *Row) error {
-	if err := r.scanRow(row); err != nil {
-		return err
+// sample returns the first rows, which nobody reads after a HeaderError.
+func (r *csvReader) sample() (rows [][]string) {
+	const rowsMax = 100
+	r.peek(windowBytes)
+	r.err = cmp.Or(r.err, io.EOF) // the sample ends with the window
+	var row Row
+	for len(rows) < rowsMax && r.scanRow(&row) == nil {
+		if row.Err == nil {
+			rows = append(rows, r.scan.texts(row.Raw))
+		}
 	}
-	row.header = r.header
+	return rows
+}
+
+// look finds the line end and the separator by the first line that is not blank: the separator in whose cells the
+// columns have their names, else the most frequent one. Excel's line "sep=;" precedes the header, and chooses.
+func (r *csvReader) look() {
+	r.form.separator, r.form.lineEnd = ',', "\r\n"
+	line := string(r.firstLine())
+	if sep := strings.Trim(line, `"`); len(sep) == len("sep=;") && strings.EqualFold(sep[:4], "sep=") &&
+		strings.IndexByte(separators, sep[4]) >= 0 {
+		r.discard(len(line))
+		r.form.separator = sep[4]
+		r.scan.use(r.form.separator, r.lineEnd)
+		return
+	}
+	wanted := slices.Concat([]string{"id", "name", "tag"}, r.options.IDFrom, slices.Collect(maps.Values(r.options.Columns)))
+	best := 0
+	for i := range len(separators) {
+		const named = windowBytes // more than a line has separators
+		separator := separators[i : i+1]
+		score := strings.Count(line, separator)
+		for _, cell := range strings.SplitN(line, separator, columnsMax) {
+			if at, err := findColumn(wanted, strings.Trim(cell, `"`)); err == nil && at >= 0 {
+				score += named
+			}
+		}
+		if score > best {
+			best, r.form.separator = score, separators[i]
+		}
+	}
+	r.scan.use(r.form.separator, r.lineEnd)
+}
+
+// separators are the separators that look knows. The first ones take precedence.
+const separators = ",;\t|"
+
+// firstLine returns the first line that is not blank, without its line end, as far as the window has it. It discards the
+// blank lines, and sets lineEnd.
+func (r *csvReader) firstLine() []byte {
+	for len(r.peek(2)) > 0 && (r.unread()[0] == '\r' || r.unread()[0] == '\n') {
+		r.setLineEnd(r.unread())
+		r.discard(1)
+	}
+	quoted := false
+	for n := 0; n < windowBytes && len(r.peek(n+1)) > n; n++ {
+		switch c := r.unread()[n]; {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '\r' || c == '\n'):
+			r.setLineEnd(r.peek(n + 2)[n:])
+			return r.unread()[:n]
+		}
+	}
+	return r.peek(windowBytes)
+}
+
+// setLineEnd sets the line end to CR if a text that begins with a line end begins with CR without LF.
+func (r *csvReader) setLineEnd(text []byte) {
+	r.lineEnd, r.form.lineEnd = '\n', "\r\n"
+	if text[0] == '\r' && len(text) > 1 && text[1] != '\n' {
+		r.lineEnd, r.form.lineEnd = '\r', "\r"
+	}
+}
+
+// next returns the next row that is not blank and has a cell that is not empty.
+func (r *csvReader) next(row *Row) error {
+	for {
+		if err := r.scanRow(row); err != nil {
+			return err
+		}
+		if row.Err != nil || !r.scan.emptyFrom(row.Raw, 0) {
+			break
+		}
+	}
+	r.number++
+	row.form = &r.form
 	if row.Err == nil {
 		row.Err = r.setPlant(row)
 	}
@@ -82,43 +178,24 @@ func (r *csvReader) scanRow(row *Row) error {
 	}
 }
 
-func findColumns(header []string) (columns, error) {
-	c := columns{count: len(header), id: -1, name: -1, tag: -1}
-	if c.count > columnsMax {
-		return c, fmt.Errorf("more than %d columns", columnsMax)
+// listed returns the first names for a message.
+func listed(names []string) string {
+	const namesMax = 40
+	var list []string
+	for _, name := range names[:min(len(names), namesMax)] {
+		list = append(list, shown(name))
 	}
-	known := map[string]*int{"id": &c.id, "name": &c.name, "tag": &c.tag}
-	for i, name := range header {
-		if at := known[name]; at != nil {
-			if *at >= 0 {
-				return c, fmt.Errorf("the column %s twice", name)
-			}
-			*at = i
-		}
+	if len(names) > namesMax {
+		list = append(list, "…")
 	}
-	missing := ""
-	switch {
-	case c.id < 0 && c.name < 0:
-		missing = "columns id and name"
-	case c.id < 0:
-		missing = "column id"
-	case c.name < 0:
-		missing = "column name"
-	default:
-		return c, nil
-	}
-	return c, fmt.Errorf("no %s; got %s; %s", missing, listed(header), headerWanted)
+	return strings.Join(list, ", ")
 }
 
-// listed returns the first cells, quoted, for a message.
-func listed(cells []string) string {
-	const cellsMax = 8
-	var names []string
-	for _, cell := range cells[:min(len(cells), cellsMax)] {
-		names = append(names, plant.Quote([]byte(cell)))
+// shown returns the name of a column for a message: in quotes unless it is clear without them.
+func shown(name string) string {
+	quoted := plant.Quote([]byte(name))
+	if name == "" || name != strings.TrimSpace(name) || strings.ContainsAny(name, ",;()") || quoted != `"`+name+`"` {
+		return quoted
 	}
-	if len(cells) > cellsMax {
-		names = append(names, "…")
-	}
-	return strings.Join(names, ", ")
+	return name
 }

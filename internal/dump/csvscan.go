@@ -10,6 +10,7 @@ const (
 	faultQuote  = "has a quote inside an unquoted cell; quote the cell and double each quote inside it"
 	faultText   = "has text after the closing quote; double each quote inside a cell"
 	faultReturn = "has a carriage return inside an unquoted cell; quote the cell"
+	faultFeed   = "has a line feed inside an unquoted cell, in a file with CR as line end; quote the cell"
 	faultOpen   = "has an opening quote without a closing quote"
 )
 
@@ -24,6 +25,17 @@ type csvScan struct {
 	start   int // offset of the current cell
 	cells   []span
 	fault   error
+
+	separator, lineEnd byte
+	plain              [256]bool // bytes without a meaning
+}
+
+// use sets the separator and the line end of the file.
+func (s *csvScan) use(separator, lineEnd byte) {
+	s.separator, s.lineEnd = separator, lineEnd
+	for c := range s.plain {
+		s.plain[c] = c != int(separator) && c != '"' && c != '\r' && c != '\n'
+	}
 }
 
 type scanState int
@@ -48,12 +60,13 @@ func (s *csvScan) reset() {
 
 // scan is a scan for window.row.
 func (s *csvScan) scan(data []byte) (n int, done bool) {
+	plain, lineEnd := &s.plain, s.lineEnd
 	for n < len(data) {
 		c := data[n]
 		switch {
-		case s.state <= inPlain && isPlain(c): // most bytes
+		case s.state <= inPlain && plain[c]: // most bytes
 			s.state = inPlain
-			for n++; n < len(data) && isPlain(data[n]); n++ {
+			for n++; n < len(data) && plain[data[n]]; n++ {
 			}
 		case s.state == inQuotes:
 			i := bytes.IndexByte(data[n:], '"')
@@ -63,7 +76,7 @@ func (s *csvScan) scan(data []byte) (n int, done bool) {
 			}
 			s.state = afterQuote
 			n += i + 1
-		case c == '\n':
+		case c == lineEnd:
 			s.endCell(s.scanned + n)
 			return n + 1, true
 		default:
@@ -75,14 +88,14 @@ func (s *csvScan) scan(data []byte) (n int, done bool) {
 	return n, false
 }
 
-// outside returns the state after a byte outside quotes that is not LF. Inside an unquoted cell it is not plain.
+// outside returns the state after a byte outside quotes that is no line end. Inside an unquoted cell it is not plain.
 func (s *csvScan) outside(c byte, at int) scanState {
 	switch {
 	case s.state == inFault:
 		return inFault
 	case s.state == afterReturn:
 		return s.refuse(faultReturn)
-	case c == ',':
+	case c == s.separator:
 		s.endCell(at)
 		s.column++
 		s.start = at + 1
@@ -90,6 +103,8 @@ func (s *csvScan) outside(c byte, at int) scanState {
 	case c == '\r':
 		s.endCell(at)
 		return afterReturn
+	case c == '\n':
+		return s.refuse(faultFeed)
 	case s.state == afterQuote && c == '"':
 		return inQuotes
 	case s.state == afterQuote:
@@ -99,9 +114,6 @@ func (s *csvScan) outside(c byte, at int) scanState {
 	}
 	return s.refuse(faultQuote)
 }
-
-// isPlain reports whether a byte has no meaning in CSV. Most are greater than ','.
-func isPlain(c byte) bool { return c > ',' || c != ',' && c != '"' && c != '\r' && c != '\n' }
 
 // endCell appends the cell that ends before a byte, unless a CR or a fault has ended it already.
 func (s *csvScan) endCell(at int) {
@@ -123,8 +135,25 @@ func (s *csvScan) refuse(fault string) scanState {
 	return inFault
 }
 
-// text returns the text of a cell of a row without a fault. It may be a part of the row.
+// emptyFrom reports whether a cell of a row without a fault, and every cell after it, is empty.
+func (s *csvScan) emptyFrom(row []byte, cell int) bool {
+	if len(s.cells) > columnsMax { // the others are unknown
+		return false
+	}
+	for ; cell < len(s.cells); cell++ {
+		if len(s.text(row, cell)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// text returns the text of a cell of a row without a fault. It may be a part of the row. A cell that the row lacks is
+// empty: spreadsheets omit empty cells at the end.
 func (s *csvScan) text(row []byte, cell int) []byte {
+	if cell >= len(s.cells) {
+		return nil
+	}
 	text := row[s.cells[cell].start:s.cells[cell].end]
 	if len(text) == 0 || text[0] != '"' {
 		return text

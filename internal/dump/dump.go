@@ -1,5 +1,5 @@
-// Package dump reads and writes files of plants: CSV, JSON Lines and JSON, plain or compressed. Read returns the rows
-// as an iterator, in bounded memory for a file of any size. An invalid row is returned with its line and the reason, so
+// Package dump reads and writes files of plants: CSV, JSON Lines and JSON, plain or compressed. A File returns the
+// rows as an iterator, in bounded memory for a file of any size. An invalid row is returned with its line and the reason, so
 // one bad row does not hide the others.
 //
 // JSON Lines and JSON keep every plant exactly. CSV keeps every name and every tag that is not empty; an empty tag and
@@ -7,10 +7,7 @@
 package dump
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"iter"
 	"path/filepath"
 	"strings"
 
@@ -63,10 +60,10 @@ func DetectPath(path string) (Format, Compression, bool) {
 	return format, compression, err == nil
 }
 
-// The limits of Read.
+// The limits of Open.
 //
 // The largest plant is the one in the largest body. AppendJSON writes texts in the shortest form, but an id in full,
-// and a body can have the id as 9e18. CSV can hold a larger plant; Read refuses it, because its JSON export could not
+// and a body can have the id as 9e18. CSV can hold a larger plant; Rows refuses it, because its JSON export could not
 // be imported.
 //
 // A row may be twice as long as the plant: CSV adds an apostrophe to at most every second character, JSON may have
@@ -95,54 +92,5 @@ type Row struct {
 	Plant plant.NewPlant // keeps no reference to Raw
 	Err   error          // why the row is invalid, as a message for the user; nil if Plant is valid
 
-	header string // CSV: the header as in the file, for Rejects
-}
-
-// Read returns the rows of r, which must have the format f and must not be compressed. It skips blank lines, and a byte
-// order mark at the start.
-//
-// If the input ends early, the last pair is an error without a row: the reader failed, the header of a CSV file is
-// invalid, or a JSON array is invalid. Read does not yield a row that the failure truncated.
-//
-// Read keeps one row in memory, and 64 KiB or up to three times the longest row in its buffer: about 100 MiB for the
-// longest allowed row.
-func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return ReadWithin(r, f, 0, 0) }
-
-// ReadWithin is Read with other limits on the bytes of a row and of a plant as JSON; 0 is the limit of Read. Lower
-// limits bound the memory.
-func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		w := newWindow(r, cmp.Or(rowMax, rowBytesMax))
-		var rows interface {
-			open() error // reads up to the first row
-			next(row *Row) error
-		}
-		switch f {
-		case CSV:
-			rows = &csvReader{window: w}
-		case JSONL:
-			rows = &lineReader{w}
-		default:
-			rows = &arrayReader{window: w}
-		}
-		var row Row
-		err := rows.open()
-		for err == nil {
-			if err = rows.next(&row); err != nil {
-				break
-			}
-			if row.Err == nil {
-				row.Err = checkSize(row.Plant, cmp.Or(plantMax, plantBytesMax))
-			}
-			if row.Err != nil {
-				row.Plant = plant.NewPlant{}
-			}
-			if !yield(row, nil) {
-				return
-			}
-		}
-		if !isEnd(err) {
-			yield(Row{}, err)
-		}
-	}
+	form *form // CSV: of the file, for Rejects
 }

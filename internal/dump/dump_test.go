@@ -2,7 +2,9 @@ package dump_test
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"iter"
 	"slices"
 	"testing"
 
@@ -26,7 +28,7 @@ var equalTags = cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
 // read returns every row of a file, and the text of the error that ended it. Its limits are lower than the limits of
 // dump.Read.
 func read(r io.Reader, f dump.Format) (rows []row, failure string) {
-	for got, err := range dump.ReadWithin(r, f, rowBytesMax, plantBytesMax) {
+	for got, err := range rowsWithin(r, f, rowBytesMax, plantBytesMax) {
 		if err != nil {
 			failure += err.Error()
 			continue
@@ -34,6 +36,26 @@ func read(r io.Reader, f dump.Format) (rows []row, failure string) {
 		rows = append(rows, row{Line: got.Line, Raw: string(got.Raw), Plant: got.Plant, Err: errorText(got.Err)})
 	}
 	return rows, failure
+}
+
+// rowsOf opens a file of a format, and returns its rows. Names may be empty. The last error is of Open or of the rows.
+func rowsOf(r io.Reader, f dump.Format) iter.Seq2[dump.Row, error] { return rowsWithin(r, f, 0, 0) }
+
+// rowsWithin is rowsOf with limits on the bytes of a row and of a plant.
+func rowsWithin(r io.Reader, f dump.Format, rowMax, plantMax int) iter.Seq2[dump.Row, error] {
+	return rowsWith(r, dump.Options{Format: f, RowMax: rowMax, PlantMax: plantMax, AllowEmptyNames: true})
+}
+
+func rowsWith(r io.Reader, o dump.Options) iter.Seq2[dump.Row, error] {
+	return func(yield func(dump.Row, error) bool) {
+		file, err := dump.Open(context.Background(), r, o)
+		if err != nil {
+			yield(dump.Row{}, err)
+			return
+		}
+		defer file.Close()
+		file.Rows()(yield)
+	}
 }
 
 func errorText(err error) string {
@@ -47,7 +69,7 @@ func errorText(err error) string {
 func mustRead(tb rapid.TB, r io.Reader, f dump.Format) []plant.NewPlant {
 	tb.Helper()
 	var plants []plant.NewPlant
-	for row, err := range dump.Read(r, f) {
+	for row, err := range rowsOf(r, f) {
 		if err != nil {
 			tb.Fatalf("after %d rows: %v", len(plants), err)
 		}
@@ -83,7 +105,7 @@ func rewrite(tb rapid.TB, file []byte, f dump.Format) []byte {
 	tb.Helper()
 	var out bytes.Buffer
 	w := dump.NewRejects(&out, f)
-	for row, err := range dump.ReadWithin(bytes.NewReader(file), f, rowBytesMax, plantBytesMax) {
+	for row, err := range rowsWithin(bytes.NewReader(file), f, rowBytesMax, plantBytesMax) {
 		if err == nil && row.Err != nil {
 			if err := w.Write(row); err != nil {
 				tb.Fatal(err)
@@ -167,7 +189,7 @@ func TestReadStops(t *testing.T) {
 	plants := []plant.NewPlant{named(1, "Rosa"), named(2, "Bellis")}
 	for _, format := range formats {
 		var got []plant.NewPlant
-		for row, err := range dump.Read(bytes.NewReader(write(t, format, dump.None, plants)), format) {
+		for row, err := range rowsOf(bytes.NewReader(write(t, format, dump.None, plants)), format) {
 			if err != nil {
 				t.Fatal(err)
 			}

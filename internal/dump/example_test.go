@@ -1,6 +1,8 @@
 package dump_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,10 +11,17 @@ import (
 	"plantstore/internal/plant"
 )
 
-// A CSV file begins with a header. An invalid row does not end the input.
-func ExampleRead() {
-	file := strings.NewReader("id,name,tag\n7159,Abies balsamea,tree\n1e3,Acer negundo,tree\n9206,Acer rubrum,\n")
-	for row, err := range dump.Read(file, dump.CSV) {
+// Open finds the separator and the columns. An invalid row does not end the input.
+func ExampleOpen() {
+	text := strings.NewReader("id;NAME;Family;tag\n7159;Abies balsamea;Pinaceae;tree\n1.5;Acer negundo;Sapindaceae;tree\n")
+	file, err := dump.Open(context.Background(), text, dump.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer file.Close()
+	fmt.Println(file.Found())
+	for row, err := range file.Rows() {
 		switch {
 		case err != nil:
 			fmt.Println(err) // the input ends here
@@ -24,26 +33,22 @@ func ExampleRead() {
 		}
 	}
 	// Output:
+	// UTF-8, semicolon-separated, columns id, name, tag; ignored: Family
 	// line 2: 7159 Abies balsamea, tag "tree", true
-	// line 3: id must be a 64-bit integer in decimal digits; got "1e3", which a spreadsheet may have rounded
-	// line 4: 9206 Acer rubrum, tag "", false
+	// line 3: id must be a 64-bit integer in decimal digits; got "1.5", which a spreadsheet may have rounded
 }
 
-// A JSON Lines file has one plant per line.
-func ExampleRead_jsonLines() {
-	file := strings.NewReader(`{"id":7159,"name":"Abies balsamea","tag":"tree"}
-{"id":9206,"name":"Acer rubrum"}
-`)
-	for row, err := range dump.Read(file, dump.JSONL) {
-		if err != nil || row.Err != nil {
-			fmt.Println(err, row.Err)
-			return
-		}
-		fmt.Printf("line %d: %d %s\n", row.Line, row.Plant.ID, row.Plant.Name)
+// The user chooses the columns of a file with other names.
+func ExampleHeaderError() {
+	text := strings.NewReader("plant_id,common_name\n1,Tomato\n")
+	_, err := dump.Open(context.Background(), text, dump.Options{})
+	if choice, ok := errors.AsType[*dump.HeaderError](err); ok {
+		fmt.Println(err)
+		fmt.Println(choice.Likely.Columns)
 	}
 	// Output:
-	// line 1: 7159 Abies balsamea
-	// line 2: 9206 Acer rubrum
+	// line 1: the header has no columns id and name; the columns are plant_id, common_name
+	// map[id:plant_id name:common_name]
 }
 
 // A Writer writes any format; for a compressed file, its third argument is dump.Gzip or dump.Zstd.
@@ -72,9 +77,15 @@ func ExampleWriter() {
 
 // The rejects of a file have its format, so the user can correct and import them.
 func ExampleRejects() {
-	file := strings.NewReader(`{"id":7159,"name":"Abies balsamea"}` + "\n" + `{"id":9206}` + "\n")
+	text := strings.NewReader(`{"id":7159,"name":"Abies balsamea"}` + "\n" + `{"id":9206}` + "\n")
+	file, err := dump.Open(context.Background(), text, dump.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer file.Close()
 	rejects := dump.NewRejects(os.Stdout, dump.JSONL)
-	for row, err := range dump.Read(file, dump.JSONL) {
+	for row, err := range file.Rows() {
 		if err == nil && row.Err != nil {
 			err = rejects.Write(row)
 		}

@@ -9,7 +9,7 @@ import (
 // lineReader reads JSON Lines: one plant per line.
 type lineReader struct{ window }
 
-func (l *lineReader) open() error { return nil }
+func (l *lineReader) open(*File) error { return nil }
 
 // next returns the next row that is not blank.
 func (l *lineReader) next(row *Row) error {

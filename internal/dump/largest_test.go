@@ -56,11 +56,11 @@ func TestPlantTooLarge(t *testing.T) {
 	for _, format := range formats {
 		const lower = 1 << 12
 		checkPlantLimit(t, format, lower, func(r io.Reader) iter.Seq2[dump.Row, error] {
-			return dump.ReadWithin(r, format, 2*lower, lower)
+			return rowsWithin(r, format, 2*lower, lower)
 		})
 		if !testing.Short() {
 			const fullSize = plant.BodyBytesMax + len("-9223372036854775808")
-			checkPlantLimit(t, format, fullSize, func(r io.Reader) iter.Seq2[dump.Row, error] { return dump.Read(r, format) })
+			checkPlantLimit(t, format, fullSize, func(r io.Reader) iter.Seq2[dump.Row, error] { return rowsOf(r, format) })
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Rejects writes rows of a file, unchanged, to a file of the same format: the rows that were not stored, so that the
-// user can correct and import them. All rows must come from one Read. Without rows the file stays empty.
+// user can correct and import them. All rows must come from one File. Without rows the file stays empty.
 //
 // A Rejects is not safe for concurrent use. The zero value is not usable.
 type Rejects struct {
@@ -20,7 +20,7 @@ type Rejects struct {
 // NewRejects returns a Rejects that writes to w. It writes nothing before the first row.
 func NewRejects(w io.Writer, f Format) *Rejects { return &Rejects{w: bufio.NewWriter(w), format: f} }
 
-// Write writes row.Raw. It skips a row without one, which Read found too long. After an error every call returns that
+// Write writes row.Raw. It skips a row without one, which was too long. After an error every call returns that
 // error.
 func (r *Rejects) Write(row Row) error {
 	if len(row.Raw) == 0 {
@@ -29,8 +29,8 @@ func (r *Rejects) Write(row Row) error {
 	before, after := "", ""
 	switch r.format {
 	case CSV:
-		if after = "\r\n"; r.rows == 0 {
-			before = utf8Mark + row.header + "\r\n"
+		if after = row.form.lineEnd; r.rows == 0 {
+			before = utf8Mark + row.form.header + after
 		}
 	case JSON:
 		before = separator(r.rows)

@@ -169,7 +169,7 @@ func BenchmarkReadRealData(b *testing.B) {
 	b.ReportAllocs()
 	rows := 0
 	for b.Loop() {
-		for row, err := range dump.Read(bytes.NewReader(data), dump.CSV) {
+		for row, err := range rowsOf(bytes.NewReader(data), dump.CSV) {
 			if err != nil || row.Err != nil {
 				b.Fatal(err, row.Err)
 			}

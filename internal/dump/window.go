@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+
+	"golang.org/x/text/encoding"
 )
 
 // windowBytes is the size of the window while rows are short.
@@ -18,12 +20,33 @@ type window struct {
 	start, end int   // the unread bytes are buf[start:end]
 	line       int64 // line of the first unread byte, from 1
 	err        error // why r returns no more bytes; io.EOF at the end of the input
+	lineEnd    byte  // LF, or CR in a file without LF
 }
 
 func newWindow(r io.Reader, rowMax int) window {
-	w := window{r: r, rowMax: rowMax, buf: make([]byte, windowBytes), line: 1}
-	w.skipByteOrderMark()
-	return w
+	return window{r: r, rowMax: rowMax, buf: make([]byte, windowBytes), line: 1, lineEnd: '\n'}
+}
+
+// decode continues with the unread bytes in UTF-8. Nothing has been discarded.
+func (w *window) decode(from *encoding.Decoder) {
+	head := bytes.Clone(w.unread())
+	rest := w.r
+	if w.err != nil {
+		rest = &failedReader{w.err}
+	}
+	*w = newWindow(from.Reader(io.MultiReader(bytes.NewReader(head), rest)), w.rowMax)
+}
+
+// failedReader is the rest of a reader that has returned an error.
+type failedReader struct{ err error }
+
+func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
+
+// peek returns the first n unread bytes, or all bytes up to the end of the input.
+func (w *window) peek(n int) []byte {
+	for w.end-w.start < n && w.fill() {
+	}
+	return w.unread()[:min(n, w.end-w.start)]
 }
 
 // unread returns the bytes that are not discarded. They are valid until the next fill, even if it fails.
@@ -53,9 +76,7 @@ func (w *window) fill() bool {
 
 func (w *window) skipByteOrderMark() {
 	mark := []byte("\uFEFF")
-	for w.end-w.start < len(mark) && w.fill() {
-	}
-	if bytes.HasPrefix(w.unread(), mark) {
+	if bytes.Equal(w.peek(len(mark)), mark) {
 		w.discard(len(mark))
 	}
 }
@@ -69,12 +90,12 @@ func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done 
 	for more := true; more; more = !done && w.fill() {
 		var n int
 		n, done = scan(w.unread()[size:])
-		if size += n; size > w.rowMax+len("\r\n") {
+		if size += n; size > w.rowMax+len("\r\n") && !done {
 			w.discard(size)
 			size, tooLong = 0, true
 		}
 	}
-	row.Raw = trimLineEnd(w.unread()[:size])
+	row.Raw = w.trimLineEnd(w.unread()[:size])
 	w.discard(size)
 	if tooLong || len(row.Raw) > w.rowMax {
 		row.Raw = nil
@@ -84,7 +105,10 @@ func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done 
 }
 
 // trimLineEnd returns the row without its LF, CRLF or, at the end of the input, CR.
-func trimLineEnd(row []byte) []byte {
+func (w *window) trimLineEnd(row []byte) []byte {
+	if w.lineEnd == '\r' {
+		return bytes.TrimSuffix(row, []byte{'\r'})
+	}
 	return bytes.TrimSuffix(bytes.TrimSuffix(row, []byte{'\n'}), []byte{'\r'})
 }
 

@@ -107,7 +107,7 @@ func TestReadApostrophes(t *testing.T) {
 		"'=": "=", "''=": "'=", "=": "=", "-a": "-a", "\"'\n\"": "\n", "'＠": "＠", "a;'=": "a;=", "a;''=": "a;'=",
 		"';'=": "';=", "a;'b": "a;'b", "a\t'": "a\t'", "a'=;": "a'=;", "'\xef\xbc": "",
 	} {
-		for row, err := range dump.Read(bytes.NewReader([]byte("id,name\n1,"+cell)), dump.CSV) {
+		for row, err := range rowsOf(bytes.NewReader([]byte("id,name\n1,"+cell)), dump.CSV) {
 			if err != nil || row.Plant.Name != want || (row.Err != nil) != (cell == "'\xef\xbc") {
 				t.Errorf("%q: got %q, %v, %v, want %q", cell, row.Plant.Name, row.Err, err, want)
 			}

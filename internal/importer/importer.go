@@ -40,9 +40,6 @@ func ParseReaction(name string) (Reaction, error) {
 // ErrConflict ends an import with the reaction Fail.
 var ErrConflict = errors.New("conflicts with a stored plant")
 
-// ErrRatio ends the import of a file beyond Config.RatioMax.
-var ErrRatio = errors.New("the compressed file has too much content for its size; decompress it, and import the result")
-
 // StoreError is the error of Config.Insert for a batch.
 type StoreError struct {
 	Rows        int   // size of the batch
@@ -83,7 +80,7 @@ type Reject struct {
 type Config struct {
 	// Source returns the reader of the file, plain or compressed. Its reads end with the context. Run closes it.
 	Source     func(context.Context) io.ReadCloser
-	Format     dump.Format
+	Options    dump.Options
 	OnConflict Reaction
 	By         int64 // id of the token that creates the plants; 0 for the operator's own commands
 
@@ -92,13 +89,10 @@ type Config struct {
 
 	BatchRows  int // most rows of a batch
 	BatchBytes int // a batch ends when its rows have as many bytes
-	RowMax     int // bytes of the longest row and of the largest plant as JSON; 0: the limits of dump.Read
-	PlantMax   int
 
-	// RatioMax bounds the content of a compressed file above 16 MiB, as a multiple of the size of the file; 0: no bound.
-	// A small file could otherwise keep the caller busy for hours.
-	RatioMax int64
-
+	// Found is called before the first call of Rejected or Progress, and again at the end of a file in which more members
+	// were ignored.
+	Found func(dump.Found)
 	// Insert stores a batch, as writepath.Engine.Insert does. Run finishes the current batch even after the end of its
 	// context.
 	Insert func([]store.Create) ([]store.Outcome, error)
@@ -149,6 +143,7 @@ type batch struct {
 	creates []store.Create // from the valid rows, in order
 	waiting int64          // rows that are sorted, and come in later batches
 	all     bool           // the whole input has been read
+	found   *dump.Found    // nil: as in the batch before
 	last    bool           // no further batch comes
 	err     error          // why the input ended after this batch; nil at the end of the file
 }
@@ -168,6 +163,9 @@ func (r *run) store(ctx context.Context) error {
 	for b := range batches {
 		if ctx.Err() != nil && len(b.rows) > 0 { // without rows the last batch only ends the import
 			break
+		}
+		if b.found != nil {
+			r.Found(*b.found)
 		}
 		if err := r.storeBatch(b); err != nil {
 			return err

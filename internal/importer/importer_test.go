@@ -40,8 +40,8 @@ func run(ctx context.Context, t *testing.T, file string, change func(*importer.C
 	}
 	defer engine.Close()
 	c := importer.Config{
-		Source:     func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(file)) },
-		Format:     dump.CSV,
+		Source:  func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(file)) },
+		Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {},
 		OnConflict: importer.Report,
 		BatchRows:  2, BatchBytes: 1 << 20,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) { return engine.Insert(t.Context(), batch) },
@@ -112,8 +112,8 @@ func TestRunFails(t *testing.T) {
 		}, "could not read the rest of the input: read line 8: failure", 6},
 		"compression": {t.Context(), func(c *importer.Config) {
 			c.Source = func(context.Context) io.ReadCloser { return io.NopCloser(bytes.NewReader([]byte{0x1f, 0x8b})) }
-		}, "could not read the rest of the input: decompress gzip: the file is truncated: unexpected EOF", 0},
-		"large row": {t.Context(), func(c *importer.Config) { c.RowMax, c.PlantMax = 2, 1<<20 }, "", -1},
+		}, "decompress gzip: the file is truncated: unexpected EOF", 0},
+		"large row": {t.Context(), func(c *importer.Config) { c.Options.RowMax, c.Options.PlantMax = 2, 1<<20 }, "", -1},
 	} {
 		got := run(row.ctx, t, file, row.change)
 		switch {
@@ -154,7 +154,7 @@ func TestRunCanceledAtItsEnd(t *testing.T) {
 					}
 					return io.NopCloser(strings.NewReader(file))
 				},
-				Format: dump.CSV, OnConflict: importer.Fail, BatchRows: 2, BatchBytes: 1 << 20,
+				Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {}, OnConflict: importer.Fail, BatchRows: 2, BatchBytes: 1 << 20,
 				Insert: func(batch []store.Create) ([]store.Outcome, error) {
 					synctest.Wait() // the reader has sent its last batch, or waits
 					if batches++; batches == row.batch {
@@ -180,7 +180,7 @@ func TestRunReportsTime(t *testing.T) {
 			Source: func(context.Context) io.ReadCloser {
 				return io.NopCloser(strings.NewReader("id,name\n1,A\nx,A\nx,A\n2,A\n"))
 			},
-			Format: dump.CSV, OnConflict: importer.Report, BatchRows: 1, BatchBytes: 1 << 20,
+			Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {}, OnConflict: importer.Report, BatchRows: 1, BatchBytes: 1 << 20,
 			Insert: func(batch []store.Create) ([]store.Outcome, error) {
 				<-time.After(time.Second)
 				return make([]store.Outcome, len(batch)), nil
@@ -206,7 +206,7 @@ func TestRunBoundsContent(t *testing.T) {
 		ratio int64
 		want  error
 	}{
-		{15 << 20, 1, nil}, {18 << 20, 1, importer.ErrRatio}, {18 << 20, 1000, nil}, {18 << 20, 0, nil},
+		{15 << 20, 1, nil}, {18 << 20, 1, dump.ErrRatio}, {18 << 20, 1000, nil}, {18 << 20, 0, nil},
 	} {
 		var file bytes.Buffer
 		z := gzip.NewWriter(&file)
@@ -216,7 +216,7 @@ func TestRunBoundsContent(t *testing.T) {
 		}
 		got := run(t.Context(), t, "", func(c *importer.Config) {
 			c.Source = func(context.Context) io.ReadCloser { return io.NopCloser(&file) }
-			c.RatioMax, c.RowMax, c.PlantMax = row.ratio, 1<<20, 1<<20
+			c.Options.RatioMax, c.Options.RowMax, c.Options.PlantMax = row.ratio, 1<<20, 1<<20
 		})
 		if !errors.Is(got.err, row.want) || got.counts.Created != 1 {
 			t.Errorf("%+v: got %+v, %v", row, got.counts, got.err)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 
 	"plantstore/internal/dump"
@@ -26,6 +25,7 @@ type reader struct {
 	last    int64 // id of the last row that was not sorted
 	waiting int64 // rows in the sorter
 	all     bool  // the whole input has been read
+	ignored int   // columns and members of the file, as in the last batch.found
 
 	sorter  *extsort.Sorter // sorts the valid rows; nil: off
 	encoded []byte          // memory of a record
@@ -33,7 +33,7 @@ type reader struct {
 }
 
 func (r *run) newReader(ctx context.Context, to chan<- batch, used <-chan batch) *reader {
-	in := &reader{run: r, ctx: ctx, to: to, used: used, last: math.MinInt64}
+	in := &reader{run: r, ctx: ctx, to: to, used: used, last: math.MinInt64, ignored: -1}
 	if r.Sort != nil {
 		in.sorter = extsort.New(r.Sort.Dir, r.Sort.Memory)
 	}
@@ -59,7 +59,16 @@ func (r *reader) read() {
 
 // readRows sends or sorts the rows of the input until the input or the context ends.
 func (r *reader) readRows() error {
-	for row, err := range r.rows() {
+	source := r.Source(r.ctx)
+	defer source.Close()
+	file, err := dump.Open(r.ctx, source, r.Options)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	r.found(file)
+	defer r.found(file)
+	for row, err := range file.Rows() {
 		switch {
 		case r.ctx.Err() != nil:
 			return nil
@@ -157,56 +166,9 @@ func (r *reader) send() {
 	}
 }
 
-// rows returns the rows of the input until the input or the context ends.
-func (r *reader) rows() func(yield func(dump.Row, error) bool) {
-	return func(yield func(dump.Row, error) bool) {
-		source := r.Source(r.ctx)
-		defer source.Close()
-		within := &boundedReader{ctx: r.ctx, file: source, ratioMax: r.RatioMax}
-		plain, err := dump.Decompress(readerFunc(within.readFile))
-		if err != nil {
-			yield(dump.Row{}, err)
-			return
-		}
-		defer plain.Close()
-		within.plain = plain
-		dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
+// found adds what has been found to the batch, if it has changed.
+func (r *reader) found(f *dump.File) {
+	if found := f.Found(); len(found.Ignored) != r.ignored {
+		r.batch.found, r.ignored = &found, len(found.Ignored)
 	}
 }
-
-// boundedReader reads the content of a file. It checks the context itself, because a small compressed file that has
-// arrived can have a long content.
-type boundedReader struct {
-	ctx       context.Context //nolint:containedctx // the import's
-	file      io.Reader
-	plain     io.Reader // the content of file
-	ratioMax  int64
-	fileBytes int64
-	bytes     int64
-}
-
-// readFile reads the file for the decompression.
-func (b *boundedReader) readFile(p []byte) (int, error) {
-	n, err := b.file.Read(p)
-	b.fileBytes += int64(n)
-	return n, err
-}
-
-// Read implements io.Reader.
-func (b *boundedReader) Read(p []byte) (int, error) {
-	const free = 16 << 20 // bytes of content with any ratio
-	if b.ctx.Err() != nil {
-		return 0, context.Cause(b.ctx)
-	}
-	n, err := b.plain.Read(p)
-	b.bytes += int64(n)
-	if b.ratioMax > 0 && b.bytes > free+b.ratioMax*b.fileBytes {
-		return 0, ErrRatio
-	}
-	return n, err
-}
-
-// readerFunc is a function as an io.Reader.
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

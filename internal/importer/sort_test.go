@@ -95,7 +95,7 @@ func TestSortKeepsPlants(t *testing.T) {
 			return insert(batch)
 		}
 		sorted(c)
-		c.Format, c.BatchRows = dump.JSONL, 100
+		c.Options.Format, c.BatchRows = dump.JSONL, 100
 		c.Source = func(context.Context) io.ReadCloser {
 			return io.NopCloser(strings.NewReader(strings.Join(shuffled, "\n")))
 		}
