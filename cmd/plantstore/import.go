@@ -200,7 +200,7 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 	if db := j.p.settings.DB.Path; db != "" {
 		sortDir = filepath.Dir(db)
 	}
-	j.counts, err = importer.Run(ctx, importer.Config{
+	result, err := importer.Run(ctx, importer.Config{
 		Source: func(ctx context.Context) io.ReadCloser {
 			return io.NopCloser(terminal.InterruptibleReader(ctx, j.source))
 		},
@@ -217,6 +217,7 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 		Rejected: j.rejected, KeepRaw: j.rejects != nil,
 		Progress: j.show,
 	})
+	j.counts = result.Counts
 	if errors.Is(err, importer.ErrConflict) {
 		return fmt.Errorf("%w; see --on-conflict", err)
 	}

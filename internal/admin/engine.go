@@ -38,7 +38,7 @@ type Engine interface {
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 
 	// PlantsByID is as in writepath.Engine.
-	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
+	PlantsByID(ctx context.Context, ids []int64, bytesMax int) ([]store.Row, error)
 
 	// Erase deletes the plants that are stored in these versions, which have ascending ids and are at most
 	// store.ChangeMax, and returns their number. In the same transaction each active webhook gets a delivery about the

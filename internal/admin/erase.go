@@ -220,7 +220,7 @@ func (s *Service) Correct(ctx context.Context, id int64, c Correction, by audit.
 		return old, nil
 	}
 	_, err = change(ctx, s, func(ctx context.Context) (struct{}, error) {
-		rows, err := s.engine.PlantsByID(ctx, []int64{id})
+		rows, err := s.engine.PlantsByID(ctx, []int64{id}, store.PlantsBytes)
 		if err == nil && (len(rows) == 0 || rows[0].NewPlant != old.NewPlant) {
 			err = store.ErrNotFound
 		}

@@ -22,7 +22,7 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 		defer s.imports.mu.Unlock()
 		j.state.Counts = c
 	}
-	counts, err := importer.Run(ctx, importer.Config{
+	result, err := importer.Run(ctx, importer.Config{
 		Source: n.File, OnConflict: n.OnConflict, By: n.Principal.TokenID,
 		BatchRows: importBatchRows, BatchBytes: importBatchMax,
 		Options: dump.Options{
@@ -50,7 +50,7 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 			}
 		},
 	})
-	setCounts(counts)
+	setCounts(result.Counts)
 	return err
 }
 

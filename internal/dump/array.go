@@ -3,8 +3,6 @@ package dump
 import (
 	"bytes"
 	"fmt"
-
-	"plantstore/internal/plant"
 )
 
 // arrayReader reads one JSON array of plants, element by element. It finds the end of an element by strings and the
@@ -12,7 +10,9 @@ import (
 type arrayReader struct {
 	window
 
-	comma bool // the last element ended with a comma: another must follow
+	members unknownMembers
+	element int64 // number of the last one
+	comma   bool  // the last element ended with a comma: another must follow
 }
 
 // open reads up to the opening bracket.
@@ -50,9 +50,20 @@ func (a *arrayReader) next(row *Row) error {
 	if a.comma = delimiter == ','; a.comma {
 		a.discard(1)
 	}
+	a.element++
+	row.Element = a.element
 	if row.Err == nil {
 		row.Raw = bytes.TrimRight(row.Raw, " \t\r\n")
-		row.Plant, row.Err = plant.Decode(row.Raw)
+		if lines := bytes.Count(row.Raw, []byte{'\n'}); row.LastLine > 0 {
+			row.LastLine = 0
+			if lines > 0 {
+				row.LastLine = row.Line + int64(lines)
+			}
+		}
+		row.Plant, row.Err = a.members.decode(row.Raw)
+		if row.Err != nil && row.Plant.ID != 0 {
+			row.Err = fmt.Errorf("id %d: %w", row.Plant.ID, row.Err)
+		}
 	}
 	return nil
 }

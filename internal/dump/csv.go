@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type csvReader struct {
 	found   map[string]string // as in Found.Columns
 	decoded bool              // from another encoding, in which U+FFFD is a fault
 	number  int64             // rows that are not blank
+	torn    int64             // quoted cells end in their lines up to this one
 	scan    csvScan           // state after the last row
 }
 
@@ -60,6 +62,7 @@ func (r *csvReader) open(f *File) error {
 	if err != nil {
 		return newHeaderError(row.Line, err, header, likelyOptions(f.options, header, r.sample()))
 	}
+	r.scan.header = header
 	r.columns, r.found, r.decoded = columns, f.found.Columns, f.found.Encoding != "UTF-8"
 	return nil
 }
@@ -158,10 +161,15 @@ func (r *csvReader) next(row *Row) error {
 }
 
 // scanRow returns the next row that is not blank, without its plant, and sets scan.
+//
+// A quote without its closing one makes a row of all lines up to the next quote. If such a row has a fault, its lines
+// are read again, each as a row: so a quote costs one row. A row of several lines is not read a third time, because
+// quoted cells end in their lines then.
 func (r *csvReader) scanRow(row *Row) error {
 	for {
 		r.scan.reset()
-		done := r.row(row, r.scan.scan)
+		r.scan.oneLine = r.line <= r.torn
+		done := r.row(row, r.scanPart)
 		blank := row.Err == nil && len(row.Raw) == 0
 		switch {
 		case !done && (blank || !isEnd(r.err)):
@@ -174,8 +182,30 @@ func (r *csvReader) scanRow(row *Row) error {
 		if row.Err == nil {
 			row.Err = r.scan.fault
 		}
+		if row.LastLine > 0 && r.rowStart >= 0 && (row.Err != nil || r.hasWrongCount()) {
+			r.torn = row.LastLine
+			r.start, r.line = r.rowStart, row.Line
+			continue
+		}
 		return nil
 	}
+}
+
+// scanPart is a scan for window.row. In a row that is too long, it ends a quoted cell: with the row, if that has several
+// lines, else with the line.
+func (r *csvReader) scanPart(data []byte) (n int, done bool) {
+	before := r.scan.scanned
+	n, done = r.scan.scan(data)
+	if size := before + n; size > r.rowMax+len("\r\n") && r.scan.state == inQuotes && !done {
+		r.scan.state = r.scan.refuse(faultOpen)
+		done = size <= len(r.unread()) && bytes.IndexByte(r.unread()[:r.rowMax], r.lineEnd) >= 0
+	}
+	return n, done
+}
+
+// hasWrongCount reports whether a row without a fault has more or fewer cells than the header.
+func (r *csvReader) hasWrongCount() bool {
+	return r.columns.count > 0 && len(r.scan.cells) != r.columns.count
 }
 
 // listed returns the first names for a message.

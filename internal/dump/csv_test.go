@@ -103,26 +103,47 @@ func TestReadCSVFaults(t *testing.T) {
 		name, in string
 		want     []row
 	}{
-		{"bare quote", "1,Ro\"sa\n2,Bellis\n", refused(`1,Ro"sa`, "column 2"+quote)},
-		{"two bare quotes", "1,Ro\"s\"a\r\n2,Bellis\n", refused(`1,Ro"s"a`, "column 2"+quote)},
-		{"space before a quote", "1, \"Rosa\"\n2,Bellis\n", refused(`1, "Rosa"`, "column 2"+quote)},
-		{"comma and quote after a fault", "1\",\"Rosa\n2,Bellis\n", refused(`1","Rosa`, "column 1"+quote)},
-		{"text after a quote", "1,\"Ro\"sa\n2,Bellis\n", refused(`1,"Ro"sa`, "column 2"+text)},
-		{"space after a quote", "\"1\" ,Rosa\n2,Bellis\n", refused(`"1" ,Rosa`, "column 1"+text)},
-		{"CR in a cell", "1,Ro\rsa\n2,Bellis\n", refused("1,Ro\rsa", "column 2"+cr)},
-		{"CR before CRLF", "1,Rosa\r\r\n2,Bellis\n", refused("1,Rosa\r", "column 2"+cr)},
-		{"CR after a quote", "1,\"Rosa\"\r\"\n2,Bellis\n", refused("1,\"Rosa\"\r\"", "column 2"+cr)},
-		{"CR before a quote", "1,Rosa\r,\"\"\n2,Bellis\n", refused("1,Rosa\r,\"\"", "column 2"+cr)},
+		{"bare quote", "1,Ro\"sa\n2,Bellis\n", refused(`1,Ro"sa`, "column 2 (name)"+quote)},
+		{"two bare quotes", "1,Ro\"s\"a\r\n2,Bellis\n", refused(`1,Ro"s"a`, "column 2 (name)"+quote)},
+		{"space before a quote", "1, \"Rosa\"\n2,Bellis\n", refused(`1, "Rosa"`, "column 2 (name)"+quote)},
+		{"comma and quote after a fault", "1\",\"Rosa\n2,Bellis\n", refused(`1","Rosa`, "column 1 (id)"+quote)},
+		{"text after a quote", "1,\"Ro\"sa\n2,Bellis\n", refused(`1,"Ro"sa`, "column 2 (name)"+text)},
+		{"space after a quote", "\"1\" ,Rosa\n2,Bellis\n", refused(`"1" ,Rosa`, "column 1 (id)"+text)},
+		{"CR in a cell", "1,Ro\rsa\n2,Bellis\n", refused("1,Ro\rsa", "column 2 (name)"+cr)},
+		{"CR before CRLF", "1,Rosa\r\r\n2,Bellis\n", refused("1,Rosa\r", "column 2 (name)"+cr)},
+		{"CR after a quote", "1,\"Rosa\"\r\"\n2,Bellis\n", refused("1,\"Rosa\"\r\"", "column 2 (name)"+cr)},
+		{"CR before a quote", "1,Rosa\r,\"\"\n2,Bellis\n", refused("1,Rosa\r,\"\"", "column 2 (name)"+cr)},
 		{"too many cells", "1,Rosa, L.\n2,Bellis\n", refused("1,Rosa, L.", "the row has 3 cells"+commas)},
 		{"too many quoted cells", "1,\"\",\"x\"\n2,Bellis\n", refused(`1,"","x"`, "the row has 3 cells"+commas)},
+		{"quote at the end", "1,\"", []row{{Line: 2, Raw: `1,"`, Err: "column 2 (name)" + open}}},
 		{
-			"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n",
-			[]row{{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: "1,\"Rosa\n2,Bellis", Err: "column 2" + open}},
+			"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n", []row{
+				{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
+				{4, "2,Bellis", named(2, "Bellis"), ""},
+			},
 		},
-		{"quote at the end", "1,\"", []row{{Line: 2, Raw: `1,"`, Err: "column 2" + open}}},
 		{
-			"quote closed by the next row's", "1,\"Rosa\n2,\"Bellis\"\n3,c\n",
-			[]row{{Line: 2, Raw: "1,\"Rosa\n2,\"Bellis\"", Err: "column 2" + text}, {4, "3,c", named(3, "c"), ""}},
+			"quote closed by the next row's", "1,\"Rosa\n2,\"Bellis\"\n3,\"c\nd\"\n", []row{
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, {3, `2,"Bellis"`, named(2, "Bellis"), ""},
+				{4, "3,\"c\nd\"", named(3, "c\nd"), ""},
+			},
+		},
+		{
+			"quote closed at the end of a cell", "1,\"Rosa\n2,Bellis\n3,\",d\n2,Bellis\n", []row{
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, bellis,
+				{Line: 4, Raw: `3,",d`, Err: "column 2 (name)" + open}, {5, "2,Bellis", named(2, "Bellis"), ""},
+			},
+		},
+		{
+			"quote not closed within the longest row", "1,\"Rosa\n2,Bellis\n" + strings.Repeat("\n", 2*rowBytesMax) + `3,"c"`,
+			[]row{
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, bellis,
+				{4 + 2*rowBytesMax, `3,"c"`, named(3, "c"), ""},
+			},
+		},
+		{
+			"two lines with an invalid id", "x,\"a\nb\"\n2,Bellis\n",
+			[]row{{Line: 2, Raw: "x,\"a\nb\"", Err: idInteger + `"x"`}, {4, "2,Bellis", named(2, "Bellis"), ""}},
 		},
 		{
 			"many commas", strings.Repeat(",", 2000) + "\n2,Bellis\n",

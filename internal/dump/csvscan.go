@@ -28,6 +28,8 @@ type csvScan struct {
 
 	separator, lineEnd byte
 	plain              [256]bool // bytes without a meaning
+	oneLine            bool      // a quoted cell ends in its line
+	header             []string  // names of the columns, for faults
 }
 
 // use sets the separator and the line end of the file.
@@ -69,16 +71,34 @@ func (s *csvScan) scan(data []byte) (n int, done bool) {
 			for n++; n < len(data) && plain[data[n]]; n++ {
 			}
 		case s.state == inQuotes:
-			i := bytes.IndexByte(data[n:], '"')
+			cell := data[n:]
+			if s.oneLine {
+				if i := bytes.IndexByte(cell, lineEnd); i >= 0 {
+					cell = cell[:i]
+				}
+			}
+			i := bytes.IndexByte(cell, '"')
+			switch {
+			case i >= 0:
+				s.state = afterQuote
+				n += i + 1
+			case len(cell) < len(data)-n:
+				s.state = s.refuse(faultOpen)
+				n += len(cell)
+			default:
+				s.scanned += len(data)
+				return len(data), false
+			}
+		case c == lineEnd:
+			s.endCell(s.scanned + n)
+			return n + 1, true
+		case s.state == inFault:
+			i := bytes.IndexByte(data[n:], lineEnd)
 			if i < 0 {
 				s.scanned += len(data)
 				return len(data), false
 			}
-			s.state = afterQuote
-			n += i + 1
-		case c == lineEnd:
-			s.endCell(s.scanned + n)
-			return n + 1, true
+			n += i
 		default:
 			s.state = s.outside(c, s.scanned+n)
 			n++
@@ -91,8 +111,6 @@ func (s *csvScan) scan(data []byte) (n int, done bool) {
 // outside returns the state after a byte outside quotes that is no line end. Inside an unquoted cell it is not plain.
 func (s *csvScan) outside(c byte, at int) scanState {
 	switch {
-	case s.state == inFault:
-		return inFault
 	case s.state == afterReturn:
 		return s.refuse(faultReturn)
 	case c == s.separator:
@@ -131,7 +149,11 @@ func (s *csvScan) endOfInput() {
 }
 
 func (s *csvScan) refuse(fault string) scanState {
-	s.fault = fmt.Errorf("column %d %s", s.column, fault)
+	name := ""
+	if s.column <= len(s.header) {
+		name = " (" + shown(s.header[s.column-1]) + ")"
+	}
+	s.fault = fmt.Errorf("column %d%s %s", s.column, name, fault)
 	return inFault
 }
 

@@ -87,10 +87,29 @@ func checkSize(p plant.NewPlant, plantMax int) error {
 
 // Row is one row of a file: a plant, or the reason why the row is invalid.
 type Row struct {
-	Line  int64          // the line where the row begins, from 1
-	Raw   []byte         // the row as in the file, without its line end; valid until the next row; nil if over 32 MiB
+	Place
+	Raw   []byte         // the row in UTF-8, without its line end; valid until the next row; nil if over 32 MiB
 	Plant plant.NewPlant // keeps no reference to Raw
 	Err   error          // why the row is invalid, as a message for the user; nil if Plant is valid
 
 	form *form // CSV: of the file, for Rejects
+}
+
+// Place is the place of a row in a file.
+type Place struct {
+	Line     int64 `json:"line"`                // where the row begins, from 1
+	LastLine int64 `json:"last_line,omitempty"` // of a row of several lines; 0: of one
+	Element  int64 `json:"element,omitempty"`   // of a JSON array, from 1
+}
+
+// String returns the place for a person, such as "lines 3 to 5" or "element 7 (line 1)".
+func (p Place) String() string {
+	text := fmt.Sprint("line ", p.Line)
+	if p.LastLine > 0 {
+		text = fmt.Sprintf("lines %d to %d", p.Line, p.LastLine)
+	}
+	if p.Element > 0 {
+		text = fmt.Sprintf("element %d (%s)", p.Element, text)
+	}
+	return text
 }

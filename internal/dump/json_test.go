@@ -10,7 +10,7 @@ import (
 const (
 	rosaJSON   = `{"id":1,"name":"Rosa"}`
 	bellisJSON = `{"id":2,"name":"Bellis","tag":""}`
-	noID       = "id is missing; send a 64-bit integer"
+	noID       = "id is missing; add a 64-bit integer"
 )
 
 func TestReadJSONL(t *testing.T) {
@@ -34,23 +34,23 @@ func TestReadJSONL(t *testing.T) {
 			"byte order mark inside", "\n\uFEFF" + rosaJSON,
 			[]row{{
 				Line: 2, Raw: "\uFEFF" + rosaJSON,
-				Err: "the body is not JSON: expected a value at byte 0; got a byte order mark, which must be removed",
+				Err: "the row is not JSON: expected a value at byte 0; got a byte order mark, which must be removed",
 			}},
 		},
 		{
 			"refused, then valid", "{}\n" + bellisJSON + "\n",
-			[]row{{Line: 1, Raw: "{}", Err: "id is missing, send a 64-bit integer; name is missing, send a string"}, bellis},
+			[]row{{Line: 1, Raw: "{}", Err: "id is missing, add a 64-bit integer; name is missing, add a string"}, bellis},
 		},
 		{
 			"two in a line", rosaJSON + rosaJSON + "\n" + bellisJSON,
 			[]row{
-				{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: expected the end of the body at byte 22; got '{'"},
+				{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the row is not JSON: expected the end of the row at byte 22; got '{'"},
 				bellis,
 			},
 		},
 		{
 			"not UTF-8", `{"id":1,"name":"` + "\xff\"}\n" + bellisJSON,
-			[]row{{Line: 1, Raw: `{"id":1,"name":"` + "\xff\"}", Err: "the body must be UTF-8; got 0xFF at byte 16"}, bellis},
+			[]row{{Line: 1, Raw: `{"id":1,"name":"` + "\xff\"}", Err: "the row must be UTF-8; got 0xFF at byte 16"}, bellis},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,10 +88,10 @@ func TestReadJSON(t *testing.T) {
 		{
 			"other values", `[1,"a,]",null,[[],{}],` + rosaJSON + "]",
 			[]row{
-				{Line: 1, Raw: "1", Err: "the body must be a JSON object; got 1"},
-				{Line: 1, Raw: `"a,]"`, Err: "the body must be a JSON object; got a string"},
-				{Line: 1, Raw: "null", Err: "the body must be a JSON object; got null"},
-				{Line: 1, Raw: "[[],{}]", Err: "the body must be a JSON object; got an array"},
+				{Line: 1, Raw: "1", Err: "the row must be a JSON object; got 1"},
+				{Line: 1, Raw: `"a,]"`, Err: "the row must be a JSON object; got a string"},
+				{Line: 1, Raw: "null", Err: "the row must be a JSON object; got null"},
+				{Line: 1, Raw: "[[],{}]", Err: "the row must be a JSON object; got an array"},
 				rosa,
 			},
 		},
@@ -101,18 +101,18 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			"wrong bracket", `[{"id":1],` + bellisJSON + "]",
-			[]row{{Line: 1, Raw: `{"id":1]`, Err: "the body is not JSON: expected ',' or '}' at byte 7; got ']'"}, bellis},
+			[]row{{Line: 1, Raw: `{"id":1]`, Err: "id 1: the row is not JSON: expected ',' or '}' at byte 7; got ']'"}, bellis},
 		},
 		{
 			"no comma", `[1 2,` + bellisJSON + "]",
-			[]row{{Line: 1, Raw: "1 2", Err: "the body is not JSON: expected the end of the body at byte 2; got '2'"}, bellis},
+			[]row{{Line: 1, Raw: "1 2", Err: "the row is not JSON: expected the end of the row at byte 2; got '2'"}, bellis},
 		},
 		{
 			"line end in a string", "[\"\n\",\n" + bellisJSON + "]",
 			[]row{
 				{
 					Line: 1, Raw: "\"\n\"",
-					Err: `the body is not JSON: expected an escape for the control character at byte 1; got '\n'`,
+					Err: `the row is not JSON: expected an escape for the control character at byte 1; got '\n'`,
 				},
 				{3, bellisJSON, tagged(2, "Bellis", ""), ""},
 			},
@@ -180,9 +180,8 @@ func TestRejects(t *testing.T) {
 	}{
 		{"csv", dump.CSV, "\uFEFF\nname,\"id\"\nRosa,1\n\"a\r\nb\",x\nc\n", "\uFEFFname,\"id\"\r\n\"a\r\nb\",x\r\nc\r\n"},
 		{"csv, CR", dump.CSV, "id,name\n1,a\r\r\n", "\uFEFFid,name\r\n1,a\r\r\n"},
-		{"csv, quote never closed", dump.CSV, "id,name\n1,\"a\n\nb\n", "\uFEFFid,name\r\n1,\"a\n\nb\r\n"},
+		{"csv, quote never closed", dump.CSV, "id,name\n1,\"a\n\nb\n", "\uFEFFid,name\r\n1,\"a\r\nb\r\n"},
 		{"csv, too long", dump.CSV, "id,name\nx,y\n" + long + "\n", "\uFEFFid,name\r\nx,y\r\n"},
-		{"csv, two byte order marks", dump.CSV, "\uFEFF\uFEFFx,id,name\n1\n", "\uFEFF\uFEFFx,id,name\r\n1\r\n"},
 		{"csv, none", dump.CSV, "id,name\n1,Rosa\n", ""},
 		{"jsonl", dump.JSONL, "\uFEFF{}\r\n\n" + rosaJSON + "\n[", "{}\n[\n"},
 		{"jsonl, too long", dump.JSONL, long + "\n1\n" + long, "\n1\n"},

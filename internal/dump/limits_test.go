@@ -30,7 +30,7 @@ func fill(before, after string, size int) string {
 
 func TestRowLimit(t *testing.T) {
 	t.Parallel()
-	const plain, quoted, object = "1,", "1,\"\n", `{"id":1,"name":"`
+	const plain, quoted, object = "1,", "1,\"", `{"id":1,"name":"`
 	for _, tt := range []struct {
 		name                      string
 		format                    dump.Format
@@ -40,7 +40,7 @@ func TestRowLimit(t *testing.T) {
 	}{
 		{"csv", dump.CSV, "id,name\n", plain, "", "\n2,Bellis\n", 3, "2,Bellis"},
 		{"csv, CRLF", dump.CSV, "id,name\n", plain, "", "\r\n2,Bellis\r\n", 3, "2,Bellis"},
-		{"csv, quotes", dump.CSV, "id,name\n", quoted, "\n\"", "\r\n2,Bellis\r\n", 5, "2,Bellis"},
+		{"csv, quotes", dump.CSV, "id,name\n", quoted, "\"", "\r\n2,Bellis\r\n", 3, "2,Bellis"},
 		{"jsonl", dump.JSONL, "", object, `"}`, "\n" + `{"id":2,"name":"Bellis"}`, 2, `{"id":2,"name":"Bellis"}`},
 		{"jsonl, CRLF", dump.JSONL, "", object, `"}`, "\r\n" + `{"id":2,"name":"Bellis"}`, 2, `{"id":2,"name":"Bellis"}`},
 		{"json", dump.JSON, "[", object, `"}`, ",\n" + `{"id":2,"name":"Bellis"}]`, 2, `{"id":2,"name":"Bellis"}`},
@@ -97,7 +97,7 @@ func TestBoundedMemory(t *testing.T) {
 		failure     string
 	}{
 		{"csv", small, dump.CSV, "id,name\n1,", "x", []row{{Line: 2, Err: tooLong}}, ""},
-		{"csv, quotes", large, dump.CSV, "id,name\n1,\"", "xy\n", []row{{Line: 2, Err: tooLong}}, ""},
+		{"csv, quotes", large, dump.CSV, "id,name\n1,\"", "xy", []row{{Line: 2, Err: tooLong}}, ""},
 		{"csv, commas", small, dump.CSV, "id,name\n1,\"\"", ",", []row{{Line: 2, Err: tooLong}}, ""},
 		{"csv, header", small, dump.CSV, "id,name", ",", nil, "line 1: invalid header: " + tooLong},
 		{"jsonl", large, dump.JSONL, `{"name":"`, "x", []row{{Line: 1, Err: tooLong}}, ""},

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/text/encoding/charmap"
@@ -76,8 +78,10 @@ type Found struct {
 	NumberFrom *int64            `json:"number_from,omitempty"`
 	Header     []string          `json:"header,omitempty"` // all columns of the file
 
-	// Columns or members that are not read. Open knows the columns; the members are known after the last row.
-	Ignored []string `json:"ignored,omitempty"`
+	Ignored []string `json:"ignored,omitempty"` // columns that are not read
+
+	// JSON: the number of rows with a member that is not read, by its name; complete after the last row.
+	Members map[string]int64 `json:"ignored_members,omitempty"`
 }
 
 // String returns one line, such as "UTF-16, tab-separated, columns id, name, tag; ignored: family, cover".
@@ -96,8 +100,15 @@ func (f Found) String() string {
 		parts = append(parts, separatorNames[f.Separator]+"-separated", "columns "+strings.Join(f.columns(), ", "))
 	}
 	text := strings.Join(parts, ", ")
+	var ignored []string
 	if len(f.Ignored) > 0 {
-		text += "; ignored: " + listed(f.Ignored)
+		ignored = append(ignored, listed(f.Ignored))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Members)) {
+		ignored = append(ignored, fmt.Sprintf("%s in %d rows", shown(name), f.Members[name]))
+	}
+	if len(ignored) > 0 {
+		text += "; ignored: " + strings.Join(ignored, ", ")
 	}
 	return text
 }
@@ -123,6 +134,7 @@ func (f Found) columns() (all []string) {
 // File is an open file of plants.
 type File struct {
 	found   Found
+	members unknownMembers // of found
 	options Options
 	rows    rowReader
 	content io.ReadCloser
@@ -143,7 +155,7 @@ func Open(ctx context.Context, r io.Reader, o Options) (*File, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	f := &File{options: o, found: Found{Format: o.Format}}
+	f := &File{options: o, members: unknownMembers{}, found: Found{Format: o.Format}}
 	if err := f.open(ctx, r); err != nil {
 		f.Close()
 		return nil, err
@@ -172,15 +184,15 @@ func (f *File) open(ctx context.Context, r io.Reader) (err error) {
 	}
 	w.skipByteOrderMark()
 	if f.found.Format == "" {
-		f.found.Format = formatOf(w.peek(1))
+		f.found.Format = formatOf(bytes.TrimLeft(w.peek(tarMagicEnd), " \t\r\n"))
 	}
 	switch f.found.Format {
 	case CSV:
 		f.rows = &csvReader{window: w}
 	case JSONL:
-		f.rows = &lineReader{w}
+		f.rows = &lineReader{w, f.members}
 	default:
-		f.rows = &arrayReader{window: w}
+		f.rows = &arrayReader{window: w, members: f.members}
 	}
 	if err := f.rows.open(f); !isEnd(err) {
 		return err
@@ -188,12 +200,12 @@ func (f *File) open(ctx context.Context, r io.Reader) (err error) {
 	return nil
 }
 
-// formatOf returns the format of a file that begins with a byte.
+// formatOf returns the format of a file that begins with head after white space.
 func formatOf(head []byte) Format {
-	switch string(head) {
-	case "[":
+	switch {
+	case bytes.HasPrefix(head, []byte{'['}):
 		return JSON
-	case "{":
+	case bytes.HasPrefix(head, []byte{'{'}):
 		return JSONL
 	}
 	return CSV
@@ -245,7 +257,11 @@ func foreign(head []byte) error {
 }
 
 // Found returns what is known about the file.
-func (f *File) Found() Found { return f.found }
+func (f *File) Found() Found {
+	found := f.found
+	found.Members = maps.Clone(f.members)
+	return found
+}
 
 // Close releases the memory of the decompression.
 func (f *File) Close() {

@@ -21,6 +21,7 @@ type window struct {
 	line       int64 // line of the first unread byte, from 1
 	err        error // why r returns no more bytes; io.EOF at the end of the input
 	lineEnd    byte  // LF, or CR in a file without LF
+	rowStart   int   // where the last row begins in buf until the next fill; -1 if buf has not all of it
 }
 
 func newWindow(r io.Reader, rowMax int) window {
@@ -85,7 +86,7 @@ func (w *window) skipByteOrderMark() {
 // bytes: it returns the number of bytes that belong to the row, and whether the row ends after them. row returns false
 // if the input ends first.
 func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done bool) {
-	row.Line, row.Err = w.line, nil // not the whole row, which costs write barriers
+	row.Place, row.Err = Place{Line: w.line}, nil // not the whole row, which costs write barriers
 	size, tooLong := 0, false
 	for more := true; more; more = !done && w.fill() {
 		var n int
@@ -96,7 +97,18 @@ func (w *window) row(row *Row, scan func(data []byte) (n int, done bool)) (done 
 		}
 	}
 	row.Raw = w.trimLineEnd(w.unread()[:size])
+	w.rowStart = w.start
 	w.discard(size)
+	last := w.line
+	if w.start > 0 && w.buf[w.start-1] == w.lineEnd {
+		last--
+	}
+	if last > row.Line {
+		row.LastLine = last
+	}
+	if tooLong {
+		w.rowStart = -1
+	}
 	if tooLong || len(row.Raw) > w.rowMax {
 		row.Raw = nil
 		row.Err = fmt.Errorf("the row is longer than %d bytes; check for a missing quote or bracket", w.rowMax)

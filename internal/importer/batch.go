@@ -20,7 +20,11 @@ func (r *run) storeBatch(b batch) error {
 			b.creates[i].At = now
 		}
 		var err error
-		if outcomes, err = r.Insert(b.creates); err != nil {
+		insert := r.Insert
+		if r.DryRun {
+			insert = r.foresee
+		}
+		if outcomes, err = insert(b.creates); err != nil {
 			return newStoreError(b.rows, err)
 		}
 	}
@@ -38,10 +42,12 @@ func (r *run) storeBatch(b batch) error {
 			r.counts.Existing++
 		default:
 			r.counts.Conflicting++
-			reason := fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict)
-			rejects = append(rejects, Reject{Row: row, Reason: reason, Conflict: true})
+			rejects = append(rejects, Reject{Row: row, Reason: conflictReason(row.Plant.ID, o.Conflict), Conflict: true})
 		}
 		outcomes = outcomes[1:]
+	}
+	if r.ShowStored && r.OnConflict != Skip {
+		r.showStored(rejects)
 	}
 	err := r.report(rejects)
 	if err == nil {
@@ -53,12 +59,14 @@ func (r *run) storeBatch(b batch) error {
 
 // report reports the rejects of a batch in the order of the file. The error ends the import.
 func (r *run) report(rejects []Reject) error {
-	slices.SortFunc(rejects, func(a, b Reject) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortFunc(rejects, func(a, b Reject) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Element, b.Element))
+	})
 	var stop error
 	for _, reject := range rejects {
 		err := r.Rejected(reject)
-		if err == nil && reject.Conflict && r.OnConflict == Fail {
-			err = fmt.Errorf("line %d %w", reject.Line, ErrConflict)
+		if err == nil && reject.Conflict && r.OnConflict == Fail && !r.DryRun {
+			err = fmt.Errorf("%s %w", reject.Place, ErrConflict)
 		}
 		stop = cmp.Or(stop, err)
 	}

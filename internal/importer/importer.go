@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/dump"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -93,9 +94,17 @@ type Config struct {
 	// Found is called before the first call of Rejected or Progress, and again at the end of a file in which more members
 	// were ignored.
 	Found func(dump.Found)
+	// DryRun stores nothing: Counts.Created is the number of rows that an import would store. It reports all conflicts,
+	// also between rows of the file. It needs Sort and Stored instead of Insert.
+	DryRun bool
+
 	// Insert stores a batch, as writepath.Engine.Insert does. Run finishes the current batch even after the end of its
 	// context.
 	Insert func([]store.Create) ([]store.Outcome, error)
+	// Stored returns stored plants, as writepath.Engine.PlantsByID does. The reason of a conflict has the stored content,
+	// with ShowStored; whoever may not read plants must not see it.
+	Stored     func(ids []int64, bytesMax int) ([]store.Row, error)
+	ShowStored bool
 	// Rejected is called for each row that is not stored, in the order of the file within a batch. An error ends the
 	// import.
 	Rejected func(Reject) error
@@ -122,19 +131,29 @@ type Progress struct {
 	Took    time.Duration // to store or reject the rows of the last batch
 }
 
+// Result is the result of Run.
+type Result struct {
+	Counts
+
+	First []plant.NewPlant // the first valid rows of the file, in its order; only with Config.DryRun
+}
+
 // Run imports the rows of a file until its end, an error, or the end of the context, and counts the rows that it stored
 // or rejected. The error is the cause of the context, a *StoreError, the error of Rejected, ErrConflict, or about the
 // file.
-func Run(ctx context.Context, c Config) (Counts, error) {
+func Run(ctx context.Context, c Config) (Result, error) {
 	r := &run{Config: c}
 	err := r.store(ctx)
-	return r.counts, err
+	return Result{r.counts, r.first}, err
 }
 
 type run struct {
 	Config
 
 	counts Counts
+	first  []plant.NewPlant // written by the reader, read after its end
+
+	before *plant.NewPlant // the last row that a dry run would have created; nil: none
 }
 
 // batch is rows that are stored together.

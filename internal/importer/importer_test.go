@@ -58,7 +58,8 @@ func run(ctx context.Context, t *testing.T, file string, change func(*importer.C
 	if change != nil {
 		change(&c)
 	}
-	got.counts, got.err = importer.Run(ctx, c)
+	result, err := importer.Run(ctx, c)
+	got.counts, got.err = result.Counts, err
 	return got
 }
 

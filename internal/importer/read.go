@@ -57,6 +57,9 @@ func (r *reader) read() {
 	r.send()
 }
 
+// firstMax is the largest number of plants in Result.First.
+const firstMax = 5
+
 // readRows sends or sorts the rows of the input until the input or the context ends.
 func (r *reader) readRows() error {
 	source := r.Source(r.ctx)
@@ -78,6 +81,9 @@ func (r *reader) readRows() error {
 			r.add(row)
 			continue
 		}
+		if r.DryRun && len(r.first) < firstMax {
+			r.first = append(r.first, row.Plant)
+		}
 		if err := r.sort(row); err != nil {
 			return r.cannotSort(err)
 		}
@@ -93,7 +99,7 @@ func (r *reader) inOrder(id int64) bool {
 	if r.sorter == nil {
 		return true
 	}
-	if r.waiting > 0 || id < r.last {
+	if r.DryRun || r.waiting > 0 || id < r.last {
 		return false
 	}
 	r.last = id
@@ -168,7 +174,7 @@ func (r *reader) send() {
 
 // found adds what has been found to the batch, if it has changed.
 func (r *reader) found(f *dump.File) {
-	if found := f.Found(); len(found.Ignored) != r.ignored {
-		r.batch.found, r.ignored = &found, len(found.Ignored)
+	if found := f.Found(); len(found.Ignored)+len(found.Members) != r.ignored {
+		r.batch.found, r.ignored = &found, len(found.Ignored)+len(found.Members)
 	}
 }

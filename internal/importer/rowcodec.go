@@ -8,10 +8,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// appendRow appends a valid row without its id: the line; the length of the raw row plus 1, or 0 for none; the raw row;
+// appendRow appends a valid row without its id: the three numbers of its place; the length of the raw row plus 1, or 0 for none; the raw row;
 // the length of the tag plus 1, or 0 for none; the tag; the name. Numbers are varints.
 func appendRow(b []byte, row dump.Row) []byte {
 	b = binary.AppendUvarint(b, uint64(row.Line))
+	b = binary.AppendUvarint(b, uint64(row.LastLine))
+	b = binary.AppendUvarint(b, uint64(row.Element))
 	b = appendOptional(b, string(row.Raw), row.Raw != nil)
 	tag, ok := row.Plant.Tag.Get()
 	b = appendOptional(b, tag, ok)
@@ -27,11 +29,16 @@ func appendOptional(b []byte, text string, ok bool) []byte {
 
 // rowOf returns the row that appendRow appended. Its raw form is a part of the record. like is any row of the file.
 func rowOf(record extsort.Record, like dump.Row) dump.Row {
-	line, n := binary.Uvarint(record.Data)
-	raw, rest, hasRaw := cutOptional(record.Data[n:])
+	var place [3]int64
+	data := record.Data
+	for i := range place {
+		number, n := binary.Uvarint(data)
+		place[i], data = int64(number), data[n:]
+	}
+	raw, rest, hasRaw := cutOptional(data)
 	tag, name, hasTag := cutOptional(rest)
 	row := like // all rows have the same header
-	row.Line, row.Raw = int64(line), nil
+	row.Place, row.Raw = dump.Place{Line: place[0], LastLine: place[1], Element: place[2]}, nil
 	if hasRaw {
 		row.Raw = raw
 	}

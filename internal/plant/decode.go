@@ -21,16 +21,31 @@ const nestingMax = 64
 //
 // The error is an *Error with every fault of the data. The plant keeps no reference to data.
 func Decode(data []byte) (NewPlant, error) {
-	d := decoder{data: data}
-	if !utf8.Valid(data) {
-		i := invalidAt(data)
-		d.faults.Add(CodeBodyNotUTF8, fmt.Sprintf("the body must be UTF-8; got 0x%02X at byte %d", data[i], i))
-	}
-	d.document()
-	if err := d.faults.Err(); err != nil {
+	d := decoder{data: data, whole: "the body", give: "send"}
+	if err := d.decode(); err != nil {
 		return NewPlant{}, err
 	}
 	return d.plant, nil
+}
+
+// DecodeRow is Decode for a row of a file, which its errors call that. It calls unknown with the name of each member that
+// it ignores, which is valid during the call. With an error it returns a plant with the id alone, or 0.
+func DecodeRow(data []byte, unknown func(name []byte)) (NewPlant, error) {
+	d := decoder{data: data, whole: "the row", give: "add", unknown: unknown}
+	if err := d.decode(); err != nil {
+		return NewPlant{ID: d.plant.ID}, err
+	}
+	return d.plant, nil
+}
+
+func (d *decoder) decode() error {
+	data := d.data
+	if !utf8.Valid(data) {
+		i := invalidAt(data)
+		d.faults.Add(CodeBodyNotUTF8, fmt.Sprintf("%s must be UTF-8; got 0x%02X at byte %d", d.whole, data[i], i))
+	}
+	d.document()
+	return d.faults.Err()
 }
 
 // invalidAt returns the offset of the first byte that is not part of valid UTF-8, or the length of the data.
@@ -48,11 +63,14 @@ func invalidAt(data []byte) int {
 // decoder parses one body. Its methods return false if they cannot parse the rest of the body; they have added the
 // fault to faults.
 type decoder struct {
-	data   []byte
-	pos    int
-	depth  int
-	plant  NewPlant
-	faults Faults
+	data    []byte
+	whole   string            // data in a message
+	give    string            // what the client or the user has to do with a missing member
+	unknown func(name []byte) // nil: nothing
+	pos     int
+	depth   int
+	plant   NewPlant
+	faults  Faults
 
 	hasID, hasName bool // the outermost object has these members
 
@@ -62,24 +80,24 @@ type decoder struct {
 func (d *decoder) document() {
 	d.space()
 	if d.pos == len(d.data) {
-		d.faults.Add(CodeBodyMissing, "the body is empty; send a JSON object with id, name and an optional tag")
+		d.faults.Add(CodeBodyMissing, d.whole+" is empty; "+d.give+" a JSON object with id, name and an optional tag")
 		return
 	}
 	if start := d.pos; d.data[start] != '{' {
-		if d.skip("the body") {
+		if d.skip(d.whole) {
 			got := valueText(d.data[start:d.pos])
 			if d.end() {
-				d.faults.Add(CodeBodyNotObject, "the body must be a JSON object; got "+got)
+				d.faults.Add(CodeBodyNotObject, d.whole+" must be a JSON object; got "+got)
 			}
 		}
 		return
 	}
 	if d.object(func(name []byte) bool { return d.member(name) }) && d.end() {
 		if !d.hasID {
-			d.faults.Add(CodeIDMissing, "id is missing; send a 64-bit integer")
+			d.faults.Add(CodeIDMissing, "id is missing; "+d.give+" a 64-bit integer")
 		}
 		if !d.hasName {
-			d.faults.Add(CodeNameMissing, "name is missing; send a string")
+			d.faults.Add(CodeNameMissing, "name is missing; "+d.give+" a string")
 		}
 	}
 }
@@ -96,6 +114,9 @@ func (d *decoder) member(name []byte) bool {
 	case "tag":
 		d.plant.Tag.present = true
 		return d.stringMember("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
+	}
+	if d.unknown != nil {
+		d.unknown(name)
 	}
 	return d.skip("an unknown member")
 }
@@ -155,8 +176,8 @@ func (d *decoder) wrongType(member string, code Code, rule string) bool {
 
 func (d *decoder) checkSurrogates(t text, where string) {
 	if t.lone {
-		const rule = " contains an unpaired surrogate; send the whole pair or the character in UTF-8"
-		d.faults.Add(CodeLoneSurrogate, where+rule)
+		d.faults.Add(CodeLoneSurrogate,
+			where+" contains an unpaired surrogate; "+d.give+" the whole pair or the character in UTF-8")
 	}
 }
 

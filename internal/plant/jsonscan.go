@@ -246,14 +246,14 @@ func (d *decoder) peek() byte {
 // end checks that only white space follows the value.
 func (d *decoder) end() bool {
 	if d.space(); d.pos < len(d.data) {
-		return d.unexpected("the end of the body")
+		return d.unexpected("the end of " + d.whole)
 	}
 	return true
 }
 
 // unexpected adds the fault that the body is not JSON at the current position.
 func (d *decoder) unexpected(want string) bool {
-	got := "the end of the body"
+	got := "the end of " + d.whole
 	if d.pos < len(d.data) {
 		r, size := utf8.DecodeRune(d.data[d.pos:])
 		got = strconv.QuoteRune(r)
@@ -264,6 +264,6 @@ func (d *decoder) unexpected(want string) bool {
 			got = "a byte order mark, which must be removed"
 		}
 	}
-	d.faults.Add(CodeBodyNotJSON, fmt.Sprintf("the body is not JSON: expected %s at byte %d; got %s", want, d.pos, got))
+	d.faults.Add(CodeBodyNotJSON, fmt.Sprintf("%s is not JSON: expected %s at byte %d; got %s", d.whole, want, d.pos, got))
 	return false
 }

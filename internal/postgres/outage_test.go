@@ -281,7 +281,7 @@ func TestFullDisk(t *testing.T) {
 	if outcomes, err := e.Insert(t.Context(), both[1:]); err != nil || !outcomes[0].Replayed {
 		t.Errorf("a replay: %+v, %v", outcomes, err)
 	}
-	if rows, err := e.PlantsByID(t.Context(), []int64{1, 2}); err != nil || len(rows) != 1 || rows[0].ID != 2 {
+	if rows, err := e.PlantsByID(t.Context(), []int64{1, 2}, 1<<20); err != nil || len(rows) != 1 || rows[0].ID != 2 {
 		t.Errorf("PlantsByID: %+v, %v", rows, err)
 	}
 	until(t, "the store is not ready", func() bool { return s.Ready() != nil })

@@ -73,7 +73,7 @@ func testDamagedPlant(t *testing.T, change string) {
 		}
 	}
 	read("Plants", err)
-	rows, err := e.PlantsByID(ctx, []int64{1, 2, 3})
+	rows, err := e.PlantsByID(ctx, []int64{1, 2, 3}, 1<<20)
 	read("PlantsByID", err, rows[0].ID, len(rows))
 	outcomes, err := e.Insert(ctx, batch[1:])
 	must(t, err)

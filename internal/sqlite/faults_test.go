@@ -60,7 +60,7 @@ func TestFull(t *testing.T) {
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrFull)
 	}
-	if rows, err := e.PlantsByID(t.Context(), []int64{0, 1}); err != nil || len(rows) != 1 || rows[0].ID != 0 {
+	if rows, err := e.PlantsByID(t.Context(), []int64{0, 1}, 1<<20); err != nil || len(rows) != 1 || rows[0].ID != 0 {
 		t.Errorf("a plant of the failed batch, or none of the others: %+v, %v", rows, err)
 	}
 	if outcomes, err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil || !outcomes[0].Replayed {

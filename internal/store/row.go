@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"plantstore/internal/plant"
@@ -16,6 +15,6 @@ type Row struct {
 }
 
 // PlantsByID implements writepath.Engine.
-func (o *Operations) PlantsByID(ctx context.Context, ids []int64) ([]Row, error) {
-	return read(ctx, o, func(t Tables) ([]Row, error) { return t.PlantsByID(ids, math.MaxInt) })
+func (o *Operations) PlantsByID(ctx context.Context, ids []int64, bytesMax int) ([]Row, error) {
+	return read(ctx, o, func(t Tables) ([]Row, error) { return t.PlantsByID(ids, bytesMax) })
 }

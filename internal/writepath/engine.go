@@ -22,9 +22,9 @@ type Engine interface {
 	// A batch whose ids are all stored needs no space, so it succeeds even if the disk is full.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 
-	// PlantsByID returns the stored plants with these ids, by ascending id. It omits damaged plants. The ids are ascending
-	// and distinct.
-	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
+	// PlantsByID returns the stored plants with these ids, by ascending id, until their texts exceed a number of bytes. It
+	// omits damaged plants. The ids are ascending and distinct.
+	PlantsByID(ctx context.Context, ids []int64, bytesMax int) ([]store.Row, error)
 
 	// Probe commits an invisible change, as Insert commits a small plant. It returns nil if the store can store plants,
 	// and the same errors as Insert.

@@ -53,7 +53,7 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcom
 	return outcomes, nil
 }
 
-func (s *stub) PlantsByID(_ context.Context, ids []int64) ([]store.Row, error) {
+func (s *stub) PlantsByID(_ context.Context, ids []int64, _ int) ([]store.Row, error) {
 	if s.byID == nil {
 		return nil, nil
 	}

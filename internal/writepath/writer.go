@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -325,7 +326,7 @@ func (w *writer) insertStoredPart(ctx context.Context, batch []store.Create, out
 		ids[i] = batch[i].Plant.ID
 	}
 	slices.Sort(ids)
-	rows, err := w.engine.PlantsByID(ctx, slices.Compact(ids))
+	rows, err := w.engine.PlantsByID(ctx, slices.Compact(ids), math.MaxInt)
 	if err != nil || len(rows) == 0 {
 		return err
 	}

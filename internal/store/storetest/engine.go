@@ -22,7 +22,7 @@ type Engine interface {
 	Tokens(ctx context.Context) ([]auth.Token, error)
 	MarkUsed(ctx context.Context, uses []auth.Use) error
 	PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error)
-	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
+	PlantsByID(ctx context.Context, ids []int64, bytesMax int) ([]store.Row, error)
 
 	// The operations of the operator (admin.Engine).
 	Sizes() *store.Sizes

@@ -16,7 +16,7 @@ import (
 // versions returns the stored versions of plants.
 func versions(t testing.TB, e Engine, ids ...int64) (all []store.Version) {
 	t.Helper()
-	rows, err := e.PlantsByID(t.Context(), ids)
+	rows, err := e.PlantsByID(t.Context(), ids, store.PlantsBytes)
 	must(t, err)
 	for _, r := range rows {
 		all = append(all, store.VersionOf(r))
@@ -189,7 +189,7 @@ func testEraseRace(t *testing.T, s Store) {
 	})
 	wg.Go(func() {
 		for range rounds {
-			rows, err := erasing.PlantsByID(t.Context(), []int64{0, 1, 2})
+			rows, err := erasing.PlantsByID(t.Context(), []int64{0, 1, 2}, store.PlantsBytes)
 			var seen []store.Version
 			for _, r := range rows {
 				seen = append(seen, store.VersionOf(r))

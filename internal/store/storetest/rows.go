@@ -28,8 +28,11 @@ func testPlantsByID(t *testing.T, s Store) {
 		all[i].At = createdAt.Add(time.Duration(i) * time.Hour)
 	}
 	mustInsert(t, e, slices.Clone(all)...)
-	rows, err := e.PlantsByID(t.Context(), []int64{math.MinInt64, -6, -5, 8, 9, 10, math.MaxInt64})
+	rows, err := e.PlantsByID(t.Context(), []int64{math.MinInt64, -6, -5, 8, 9, 10, math.MaxInt64}, math.MaxInt)
 	must(t, err)
+	within, err := e.PlantsByID(t.Context(), []int64{-5, 8, 9}, store.PlantsBytes)
+	must(t, err)
+	equal(t, "plants until their texts exceed the bytes", len(within), 2)
 	var got []store.Create
 	for _, r := range rows {
 		got = append(got, store.Create{Plant: r.NewPlant, By: r.CreatedBy, At: r.CreatedAt.UTC()})
