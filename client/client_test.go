@@ -122,7 +122,8 @@ func TestCreateJSON(t *testing.T) {
 		}
 	}
 	for object, code := range map[string]client.Code{
-		"": client.BodyMissing, `{"id":1,"name":"\ud800"}`: client.LoneSurrogate, "{\"id\":1,\"name\":\"caf\xe9\"}": client.BodyNotUTF8,
+		"": client.BodyMissing, `{"id":1,"name":"\ud800"}`: client.LoneSurrogate,
+		"{\"id\":1,\"name\":\"caf\xe9\"}": client.BodyNotUTF8,
 	} {
 		_, err := c.CreateJSON(t.Context(), []byte(object))
 		if !errors.Is(err, code) || !strings.HasPrefix(err.Error(), "create plant: ") {

@@ -65,8 +65,8 @@ type values struct {
 	repeated bool // an object repeats a member name
 }
 
-// next returns the next value: a map for the members of an object or for an array. depth is the depth of the value if it
-// is one of these.
+// next returns the next value: a map for the members of an object or for an array. depth is the depth of the value if
+// it is one of these.
 func (v *values) next(depth int) any {
 	token, _ := v.Token()
 	if _, opens := token.(json.Delim); !opens {
