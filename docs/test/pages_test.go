@@ -50,6 +50,7 @@ var needs = map[string]map[string]string{
 	"run-behind-nginx":             {"nginx": "nginx"},
 	"run-under-systemd":            {"openssl": "openssl"},
 	"run-with-compose":             {"openssl": "openssl"},
+	"send-a-file-with-curl":        {"python3": "python3"},
 	"standby-missing":              {"pg_ctlcluster": "postgresql"},
 	"store-unreachable":            {"pg_ctlcluster": "postgresql"},
 	"upgrade-on-postgresql":        {"pg_ctlcluster": "postgresql"},
