@@ -215,10 +215,11 @@ func TestWorkInBrowser(t *testing.T) {
 	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/plants")
+	b.Await(`document.querySelector(".more summary").textContent === "Export all"`)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "QUERC"))
 	b.Await(`document.querySelectorAll("tbody tr").length === 1 && document.body.innerText.includes("1 found")`)
 	b.Await(`document.querySelector("a[download]").href.endsWith("/plants/export?format=csv&name=QUERC&tag=") &&
-		location.search === "?name=QUERC&tag="`)
+		location.search === "?name=QUERC&tag=" && document.querySelector(".more summary").textContent === "Export these"`)
 	b.open("/plants/new")
 	b.Do(
 		chromedp.SendKeys(chromedp.CSS("#id"), "9223372036854775807"), chromedp.SendKeys(chromedp.CSS("#name"), "ورد"),

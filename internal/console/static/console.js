@@ -203,6 +203,7 @@ function searchAsYouType(form) {
   const empty = document.querySelector("[data-empty]");
   const pager = document.querySelector(".pager");
   const exports = document.querySelectorAll("a[href^='/plants/export']");
+  const exported = document.querySelector(".more summary");
   const stop = form.querySelector("[data-stop]");
   const number = new Intl.NumberFormat();
   let running, timer;
@@ -218,6 +219,7 @@ function searchAsYouType(form) {
     if (pager) pager.hidden = true;
     history.replaceState(null, "", "/plants?" + query); // a link to this search, also after a reload
     for (const link of exports) link.search = "format=" + new URLSearchParams(link.search).get("format") + "&" + query;
+    exported.textContent = "Export these";
     empty.hidden = true;
     status.textContent = "Searching…";
     try {
