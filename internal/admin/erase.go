@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -19,7 +20,7 @@ import (
 // members. A plant that is created again after it was selected stays.
 type Erasure struct {
 	IDs     []int64    `json:"ids,omitempty"`     // at most EraseMax
-	Creator *string    `json:"creator,omitempty"` // name or id of a credential; 0: the operator's own commands
+	Creator *string    `json:"creator,omitempty"` // name of a credential, or id, or "id 7"; 0: the operator's own commands
 	Since   *time.Time `json:"since,omitempty"`   // created at this time or later
 	Until   *time.Time `json:"until,omitempty"`   // created before this time
 	Tag     *string    `json:"tag,omitempty"`     // exactly this tag
@@ -54,6 +55,10 @@ func (s *Service) Erase(ctx context.Context, e Erasure, by audit.Origin) (Erased
 		return Erased{}, plant.InvalidInput("say which plants: send ids, or creator, since, until or tag")
 	case len(e.IDs) > EraseMax:
 		return Erased{}, plant.InvalidInput("ids has %d ids; send at most %d at a time", len(e.IDs), EraseMax)
+	case byID && e.Cursor != "":
+		return Erased{}, plant.InvalidInput("ids have no cursor; send the next ids instead")
+	case e.Since != nil && e.Until != nil && !e.Since.Before(*e.Until):
+		return Erased{}, plant.InvalidInput("since must be before until")
 	}
 	plants, next, err := s.selected(ctx, e)
 	if err != nil {
@@ -153,7 +158,7 @@ func microseconds(t *time.Time, without int64) int64 {
 }
 
 // creators returns the ids of the credentials with a name or else with an id; none for nil. A credential that was
-// removed has only an id.
+// removed has only an id. A name may be a number, but has no space, so "id 7" is the credential 7.
 func (s *Service) creators(ctx context.Context, name *string) (ids []int64, err error) {
 	if name == nil {
 		return nil, nil
@@ -162,15 +167,16 @@ func (s *Service) creators(ctx context.Context, name *string) (ids []int64, err 
 	if err != nil {
 		return nil, err
 	}
+	text, byID := strings.CutPrefix(*name, "id ")
 	for _, t := range tokens {
-		if t.Name == *name {
+		if t.Name == *name && !byID {
 			ids = append(ids, t.ID)
 		}
 	}
 	if len(ids) > 0 {
 		return ids, nil
 	}
-	id, err := strconv.ParseInt(*name, 10, 64)
+	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return nil, plant.InvalidInput("no credential has the name or the id %.100q; 0 stands for the operator", *name)
 	}

@@ -39,14 +39,16 @@ func TestErase(t *testing.T) {
 	}{
 		"ids":            {admin.Erasure{IDs: []int64{3, -2, 3, 9}}, "1 4 5"},
 		"creator":        {admin.Erasure{Creator: text("shop")}, "-2 5"},
-		"creator's id":   {admin.Erasure{Creator: text("1")}, "-2 4 5"},
-		"operator":       {admin.Erasure{Creator: text("0")}, "1 3 4"},
+		"creator's id":   {admin.Erasure{Creator: text("3")}, "-2 1 3 4"},
+		"name of digits": {admin.Erasure{Creator: text("1")}, "-2 1 3 4"},
+		"id as listed":   {admin.Erasure{Creator: text("id 1")}, "-2 4 5"},
+		"operator":       {admin.Erasure{Creator: text("0")}, "1 3 4 5"},
 		"since":          {admin.Erasure{Since: &later}, "-2 1 5"},
 		"until":          {admin.Erasure{Until: &later}, "3 4"},
 		"tag":            {admin.Erasure{Tag: text("tree")}, "-2 4 5"},
 		"empty tag":      {admin.Erasure{Tag: text("")}, "-2 1 3 5"},
 		"all conditions": {admin.Erasure{Creator: text("shop"), Since: &at, Until: &later, Tag: text("tree")}, "-2 3 4 5"},
-		"none":           {admin.Erasure{Since: &later, Until: &at}, "-2 1 3 4 5"},
+		"none":           {admin.Erasure{Since: &later, Tag: text("none")}, "-2 1 3 4 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,9 +61,10 @@ func TestErase(t *testing.T) {
 			}
 			batch[2].At, batch[3].At = later, later
 			batch[1].By, batch[2].By, batch[3].By = 1, 1, 2 // both tokens have the name shop, one after the other
+			batch[4].By = 3
 			service, _ := open(t, admin.Config{}, batch...)
-			for range 2 {
-				n := admin.NewToken{Name: "shop", Scopes: []string{auth.ScopeCreate.String()}, NoExpiry: true}
+			for _, name := range []string{"shop", "shop", "1"} {
+				n := admin.NewToken{Name: name, Scopes: []string{auth.ScopeCreate.String()}, NoExpiry: true}
 				if _, err := service.Mint(t.Context(), n, audit.Origin{}); err != nil {
 					t.Fatal(err)
 				}
@@ -112,12 +115,17 @@ func TestEraseInParts(t *testing.T) {
 func TestRefusedErasures(t *testing.T) {
 	t.Parallel()
 	service, _ := open(t, admin.Config{}, create(1, "A", plant.Tag{}))
-	tag, nobody := "x", "nobody"
+	tag, nobody, no := "x", "nobody", "id 1x"
+	now := time.Now()
 	for want, e := range map[string]admin.Erasure{
 		"say which plants":                 {},
 		"not both":                         {IDs: []int64{1}, Tag: &tag},
 		"at most 250":                      {IDs: make([]int64, admin.EraseMax+1)},
 		"no credential has the name or th": {Creator: &nobody},
+		`no credential has the name or the id "id 1x"`: {Creator: &no},
+		"since must be before until":                   {Since: &now, Until: &now},
+		"cursor must be":                               {Tag: &tag, Cursor: "AQ"},
+		"ids have no cursor":                           {IDs: []int64{1}, Cursor: "AQAAAAAAAAAB"},
 	} {
 		if _, err := service.Erase(t.Context(), e, audit.Origin{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
