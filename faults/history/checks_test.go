@@ -19,9 +19,19 @@ func absent(when time.Duration) operation {
 	return operation{id: 1, call: when, end: when, outcome: read}
 }
 
+func erasure(call, end time.Duration, o outcome) operation {
+	return operation{kind: erase, id: 1, call: call, end: end, outcome: o}
+}
+
+func correction(call, end time.Duration, name string, o outcome) operation {
+	op := at(call, end, name, o)
+	op.kind = correct
+	return op
+}
+
 // TestModel checks that the model accepts the legal histories of a table and rejects the others.
 func TestModel(t *testing.T) {
-	tag := at(3, 4, "a", conflict)
+	one, tag := at(1, 2, "a", created), at(3, 4, "a", conflict)
 	tag.content.tagged = true
 	taggedRight := tag
 	taggedRight.code = differentTag
@@ -57,6 +67,27 @@ func TestModel(t *testing.T) {
 			[]operation{at(1, 2, "a", unknown), at(1, 2, "b", unknown), at(3, 4, "b", replayed), at(5, 6, "a", conflict)},
 			true,
 		},
+		"erased, created again":         {[]operation{one, erasure(3, 4, erased), at(5, 6, "b", created)}, true},
+		"erased and back":               {[]operation{one, erasure(3, 4, erased), at(9, 9, "a", read)}, false},
+		"erased, then a replay":         {[]operation{one, erasure(3, 4, erased), at(5, 6, "a", replayed)}, false},
+		"erased twice":                  {[]operation{one, erasure(3, 4, erased), erasure(5, 6, erased)}, false},
+		"not erased":                    {[]operation{one, erasure(3, 4, missing)}, false},
+		"nothing to erase":              {[]operation{erasure(1, 2, missing), at(3, 4, "a", created)}, true},
+		"unknown erasure":               {[]operation{one, erasure(3, 4, unknown), absent(9)}, true},
+		"unknown erasure, no loss":      {[]operation{one, erasure(3, 4, unknown), at(9, 9, "a", read)}, true},
+		"corrected":                     {[]operation{one, correction(3, 4, "b", corrected), at(9, 9, "b", read)}, true},
+		"correction lost":               {[]operation{one, correction(3, 4, "b", corrected), at(9, 9, "a", read)}, false},
+		"corrected, not created":        {[]operation{correction(1, 2, "b", corrected)}, false},
+		"unknown correction":            {[]operation{one, correction(3, 4, "b", unknown), at(5, 6, "b", replayed)}, true},
+		"unknown correction of nothing": {[]operation{correction(1, 2, "b", unknown), at(9, 9, "b", read)}, false},
+		"corrected during an erasure": {
+			[]operation{one, erasure(3, 6, missing), correction(4, 5, "b", corrected)},
+			true,
+		},
+		"corrected before an erasure": {
+			[]operation{one, correction(3, 4, "b", corrected), erasure(5, 6, missing)},
+			false,
+		},
 		"busy and stored":       {[]operation{at(1, 2, "a", busy), at(3, 4, "a", replayed)}, false},
 		"busy and created then": {[]operation{at(1, 2, "a", busy), at(3, 4, "a", created)}, true},
 	} {
@@ -90,6 +121,12 @@ func TestCompare(t *testing.T) {
 			stored{1: {b}},
 			[]operation{at(1, 2, "a", created), at(1, 2, "b", unknown)},
 			setFaults{changed: one},
+		},
+		"erased": {stored{}, []operation{at(1, 2, "a", created), erasure(3, 4, erased)}, setFaults{}},
+		"corrected": {
+			stored{1: {b}},
+			[]operation{at(1, 2, "a", created), correction(3, 4, "b", corrected)},
+			setFaults{},
 		},
 		"another id":    {stored{1: {a}, 2: {a}}, acknowledged, setFaults{stray: one}},
 		"other content": {stored{1: {b}}, []operation{at(1, 2, "a", unknown)}, setFaults{stray: one}},

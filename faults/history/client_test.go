@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -19,41 +20,49 @@ import (
 type outcome int
 
 const (
-	unknown  outcome = iota // no response, or 503 with 50303: the outcome is unknown
-	created                 // 200
-	replayed                // 200 with Idempotent-Replayed
-	conflict                // another plant has the id
-	busy                    // 503: the request did not store the plant
-	refused                 // any other response; each is a fault
-	read                    // not a request: the plant in the export at the end
-	unsent                  // no connection; not recorded
+	unknown   outcome = iota // no response, or 503 with 50303: the outcome is unknown
+	created                  // 200
+	replayed                 // 200 with Idempotent-Replayed
+	conflict                 // another plant has the id
+	erased                   // 200 with one plant
+	corrected                // 200
+	missing                  // the operator's request found no plant, or the plant changed meanwhile
+	busy                     // 503: the request changed nothing
+	refused                  // any other response; each is a fault
+	read                     // not a request: the plant in the export at the end
+	unsent                   // no connection; not recorded
 )
 
 func (o outcome) String() string {
-	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "refused", "read", "unsent"}[o]
+	return [...]string{
+		"unknown", "created", "replayed", "conflict", "erased", "corrected", "missing", "busy", "refused", "read", "unsent",
+	}[o]
 }
 
 // Error numbers of docs/reference/errors.md.
 const (
 	differentName  = 40041
 	differentTag   = 40042
+	plantNotFound  = 40402
 	outcomeUnknown = 50303
 )
 
 // operation is one request with its outcome.
 type operation struct {
 	client    int
+	kind      kind
 	id        int64
 	content   content
 	call, end time.Duration // since the run began
 	outcome   outcome
 	code      int    // error number; 0 for a plant
 	present   bool   // for a read: the export has a plant with that content
+	raced     bool   // for missing: a correction may have changed the plant meanwhile
 	wrong     string // a wrong response
 }
 
 func (o operation) String() string {
-	text := fmt.Sprintf("client %d %v..%v %s: %s", o.client, o.call, o.end, o.content, o.outcome)
+	text := fmt.Sprintf("client %d %v..%v %s %s: %s", o.client, o.call, o.end, o.kind, o.content, o.outcome)
 	switch {
 	case o.outcome == read && !o.present:
 		return fmt.Sprintf("%v: not in the export", o.call)
@@ -68,10 +77,11 @@ func (o operation) String() string {
 	return text
 }
 
-// sender sends plants and determines their outcomes.
+// sender sends requests and determines their outcomes.
 type sender struct {
-	token string
-	http  *http.Client
+	program, db, token string
+
+	http *http.Client
 }
 
 // body is a plant as sent.
@@ -97,13 +107,56 @@ func newBody(id int64, c content) body {
 	return b
 }
 
-// send sends the plant of o and sets the outcome of o.
-func (s *sender) send(ctx context.Context, url string, o *operation) error {
-	text, err := json.Marshal(newBody(o.id, o.content))
+// request returns the address and the body of the request of o.
+func (o *operation) request(server *rig.Server) (url string, members any) {
+	switch o.kind {
+	case erase:
+		return server.Admin + "/api/v1/plants/erase", map[string]any{"ids": []int64{o.id}}
+	case correct:
+		b := map[string]any{"name": o.content.name}
+		if b["tag"] = o.content.tag; !o.content.tagged {
+			delete(b, "tag")
+			b["no_tag"] = true
+		}
+		return fmt.Sprint(server.Admin, "/api/v1/plants/", o.id, "/correct"), b
+	default:
+		return server.URL + "/plants", newBody(o.id, o.content)
+	}
+}
+
+// run runs the operation o by a command beside the server, and sets the outcome of o.
+func (s *sender) run(ctx context.Context, o *operation) error {
+	args := []string{"erase", "--yes"}
+	if o.kind == correct {
+		args = []string{"correct", "--name", o.content.name, "--tag", o.content.tag}
+		if !o.content.tagged {
+			args = append(args[:3], "--no-tag")
+		}
+	}
+	args = append(args, "--json", "--db", s.db, "--", fmt.Sprint(o.id))
+	var faults bytes.Buffer
+	command := exec.CommandContext(ctx, s.program, args...)
+	command.Stderr = &faults
+	text, err := command.Output()
+	switch {
+	case err == nil:
+		o.setDone(text, created)
+	case bytes.Contains(faults.Bytes(), []byte("has no plant")), bytes.Contains(faults.Bytes(), []byte("has changed")):
+		o.outcome = missing
+	default:
+		o.outcome, o.wrong = refused, fmt.Sprintf("%v %s", err, &faults)
+	}
+	return ctx.Err()
+}
+
+// send sends the request of o and sets the outcome of o.
+func (s *sender) send(ctx context.Context, server *rig.Server, o *operation) error {
+	url, members := o.request(server)
+	text, err := json.Marshal(members)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
@@ -128,14 +181,11 @@ func (s *sender) send(ctx context.Context, url string, o *operation) error {
 // setOutcome sets the outcome from a response.
 func (o *operation) setOutcome(response *http.Response, text []byte) {
 	if response.StatusCode == http.StatusOK {
-		o.outcome = created
+		stored := created
 		if response.Header.Get("Idempotent-Replayed") == "true" {
-			o.outcome = replayed
+			stored = replayed
 		}
-		var got body
-		if err := json.Unmarshal(text, &got); err != nil || got.content() != o.content {
-			o.wrong = string(text)
-		}
+		o.setDone(text, stored)
 		return
 	}
 	var problem struct{ Error int }
@@ -144,12 +194,40 @@ func (o *operation) setOutcome(response *http.Response, text []byte) {
 	switch {
 	case o.code == differentName || o.code == differentTag:
 		o.outcome = conflict
+	case o.code == plantNotFound && o.kind == correct:
+		o.outcome = missing
 	case o.code == outcomeUnknown:
 		o.outcome = unknown
 	case response.StatusCode == http.StatusServiceUnavailable:
 		o.outcome = busy
 	default:
 		o.outcome, o.wrong = refused, fmt.Sprintf("%d %s", response.StatusCode, text)
+	}
+}
+
+// setDone sets the outcome from the output of an operation that did not fail. stored is the outcome of a create.
+func (o *operation) setDone(text []byte, stored outcome) {
+	var got struct {
+		body
+
+		Plants *int // of an erasure
+	}
+	err := json.Unmarshal(text, &got)
+	wrong := err != nil || got.content() != o.content
+	switch o.kind {
+	case erase:
+		o.outcome = missing
+		wrong = err != nil || got.Plants == nil || *got.Plants > 1
+		if !wrong && *got.Plants == 1 {
+			o.outcome = erased
+		}
+	case correct:
+		o.outcome = corrected
+	default:
+		o.outcome = stored
+	}
+	if wrong {
+		o.wrong = string(text)
 	}
 }
 
@@ -214,15 +292,19 @@ func (c *client) run(ctx context.Context) error {
 	}
 }
 
-// do sends one plant until its outcome is known. An operation without p.retry ends with the first unknown outcome.
+// do runs one operation until its outcome is known. An operation without p.retry ends with the first unknown outcome.
 func (c *client) do(ctx context.Context, p planned) error {
 	for {
 		s, err := c.current.next(ctx, c.ended)
 		if err != nil {
 			return err
 		}
-		o := operation{client: c.number, id: p.id, content: p.content, call: time.Since(c.started)}
-		err = c.send(ctx, s.URL, &o)
+		o := operation{client: c.number, kind: p.kind, id: p.id, content: p.content, call: time.Since(c.started)}
+		if p.command {
+			err = c.sender.run(ctx, &o)
+		} else {
+			err = c.send(ctx, s, &o)
+		}
 		o.end = time.Since(c.started)
 		if o.outcome != unsent {
 			c.records = append(c.records, o)

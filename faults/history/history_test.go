@@ -1,5 +1,6 @@
-// Package history kills a server repeatedly while clients create plants. It checks that the responses for each id are
-// linearizable, and that the store has the acknowledged plants at the end.
+// Package history kills a server repeatedly while clients create plants, and an operator erases and corrects some by the
+// admin API and by commands beside the server. It checks that the responses for each id are linearizable, and that the
+// store has the acknowledged plants at the end.
 //
 // A kill leaves the page cache of the system, so this harness does not detect a commit without a sync.
 //
@@ -15,12 +16,14 @@
 package history
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"testing"
 	"time"
 
 	"plantstore/faults/rig"
+	"plantstore/internal/postgres/pgtest"
 )
 
 var (
@@ -71,6 +74,71 @@ func TestHistory(t *testing.T) {
 		done, operations, requests, killed, slowest)
 }
 
+// startPostgreSQL starts a PostgreSQL that runs until the end of the test.
+func startPostgreSQL(t *testing.T) *pgtest.Server {
+	t.Helper()
+	server, err := pgtest.Start(t.Context())
+	rig.Need(t, !errors.Is(err, pgtest.ErrMissing), "PostgreSQL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// TestHistoryOnPostgreSQL is TestHistory with one seed. PostgreSQL itself is not killed.
+func TestHistoryOnPostgreSQL(t *testing.T) {
+	db, err := startPostgreSQL(t).Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{seed: rig.Seed(t, *seed), operations: *ops, kills: *kills, clients: *clients, db: db}
+	r, err := execute(t, rig.Build(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(r)
+	if err := first(r.faults()); err != nil {
+		t.Error(err)
+	}
+}
+
+// wholeBatchRepeated repeats the creates of a whole batch after a plant of it was erased, although an attempt has
+// created the others. The pause gives the operator time to erase these too.
+var wholeBatchRepeated = []rig.Weakness{
+	{File: "internal/postgres/insert.go", Old: "rest = rest.without(missing.created)", New: "_ = missing"},
+	{
+		File: "internal/postgres/insert.go",
+		Old:  "\tif len(created) < len(b.ids) {\n",
+		New:  "\tif len(created) < len(b.ids) {\n\t\ttime.Sleep(20 * time.Millisecond)\n",
+	},
+}
+
+// TestRepeatedCreates shows that the checks detect a create that takes effect twice.
+func TestRepeatedCreates(t *testing.T) {
+	program, server, from := rig.Build(t, wholeBatchRepeated...), startPostgreSQL(t), rig.Seed(t, *seed)
+	for i := range uint64(20) {
+		db, err := server.Database(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := options{seed: from + i, operations: 2000, clients: *clients, db: db}
+		r, err := execute(t, program, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.illegal) > 0 {
+			t.Logf("detected: %s\n%v", r, r.illegal[0])
+			return
+		}
+	}
+	t.Error("no fault was detected")
+}
+
 // TestEarlyResponse shows that the checks detect a server that responds before it commits.
 func TestEarlyResponse(t *testing.T) {
 	program := rig.Build(t, rig.EarlyAnswer)
@@ -105,6 +173,14 @@ var replayUnmarked = rig.Weakness{
 	New:  "if replayed && false {",
 }
 
+// earlyErasure responds to an erasure before its commit.
+var earlyErasure = rig.Weakness{
+	File: "internal/admin/erase.go",
+	Old:  "return s.engine.Erase(ctx, plants, e.Reason, by)",
+	New: "go s.engine.Erase(context.WithoutCancel(ctx), plants, e.Reason, by)\n" +
+		"\t\treturn int64(len(plants)), nil",
+}
+
 // lastWins replaces a stored plant by a later one.
 var lastWins = rig.Weakness{
 	File: "internal/sqlite/insert.go",
@@ -119,6 +195,7 @@ func TestWrongResponses(t *testing.T) {
 		"conflict reported as replayed": conflictReplayed,
 		"replayed reported as created":  replayUnmarked,
 		"last plant wins":               lastWins,
+		"erased before the commit":      earlyErasure,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options{seed: rig.Seed(t, *seed), operations: 1000, clients: *clients}

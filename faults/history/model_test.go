@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is the plant of one id. It is set at most once.
+// register is the plant of one id. Only an operator changes it once it is set.
 type register struct {
 	content content
 	present bool
@@ -41,12 +41,20 @@ func (r register) step(o operation) (bool, register) {
 			code = differentName
 		}
 		return r.present && r.content != o.content && o.code == code, r
+	case erased:
+		return r.present, register{}
+	case corrected:
+		return r.present, register{o.content, true}
+	case missing:
+		return !r.present || o.raced, r
 	case read:
 		return r.present == o.present && r.content == o.content, r
 	case unknown:
-		// The request sets an empty register. A request without effect equals one that takes effect after all recorded
-		// operations.
-		if !r.present {
+		// A request without effect equals one that takes effect after all recorded operations.
+		switch {
+		case o.kind == erase:
+			r = register{}
+		case r.present == (o.kind == correct):
 			r = register{o.content, true}
 		}
 		return true, r
@@ -58,8 +66,9 @@ func (r register) step(o operation) (bool, register) {
 // linearizable checks the operations of each id. It returns the number of ids, and an error for each id whose
 // operations are not linearizable.
 func linearizable(history []operation) (ids int, faults []error) {
-	byID := map[int64][]porcupine.Operation{}
+	byID, corrections := map[int64][]porcupine.Operation{}, correctionsOf(history)
 	for _, o := range history {
+		o.raced = o.outcome == missing && corrections.during(o)
 		p := porcupine.Operation{ClientId: o.client, Input: o, Call: int64(o.call), Return: int64(o.end)}
 		if o.outcome == unknown {
 			p.Return = math.MaxInt64
@@ -76,6 +85,27 @@ func linearizable(history []operation) (ids int, faults []error) {
 		}
 	}
 	return len(byID), faults
+}
+
+// corrections are the operations that may have corrected plants, by id.
+type corrections map[int64][]operation
+
+func correctionsOf(history []operation) corrections {
+	all := corrections{}
+	for _, o := range history {
+		if o.kind == correct && (o.outcome == corrected || o.outcome == unknown) {
+			all[o.id] = append(all[o.id], o)
+		}
+	}
+	return all
+}
+
+// during reports whether one of them may have changed the plant of an operation while that ran. An operator's request
+// first reads the plant, and then changes only what it has read.
+func (c corrections) during(o operation) bool {
+	return slices.ContainsFunc(c[o.id], func(other operation) bool {
+		return other.call < o.end && (other.outcome == unknown || other.end > o.call)
+	})
 }
 
 // concurrent counts the requests that started during another request for the same id.

@@ -25,18 +25,31 @@ func (c content) String() string {
 	return fmt.Sprintf("%q", name)
 }
 
+// kind is the kind of an operation.
+type kind int
+
+const (
+	create  kind = iota
+	erase        // by the operator, as is correct
+	correct      // gives a stored plant another content
+)
+
+func (k kind) String() string { return [...]string{"create", "erase", "correct"}[k] }
+
 // planned is an operation before its request.
 type planned struct {
+	kind    kind
 	id      int64
 	content content
 	retry   bool // repeat the request until the outcome is known
+	command bool // run a command beside the server instead of a request
 }
 
 // plan derives the operations from a seed. Each depends only on the seed and its number, not on the client or the time.
 type plan struct{ seed uint64 }
 
-// Hot ids are shared by many operations at about the same time. They change with the number of the operation, because
-// only the first plants of an id compete.
+// Hot ids are shared by many operations at about the same time, and only these are erased and corrected. They change
+// with the number of the operation, so that the checks of an id end in time.
 const (
 	hotIDs    = 8   // at a time
 	hotWindow = 200 // operations that share them
@@ -77,6 +90,13 @@ func (p plan) operation(number int) planned {
 	case 1: // differs in the tag only
 		o.content.tagged = true
 	}
+	switch random.IntN(8) {
+	case 0:
+		o.kind, o.content = erase, content{}
+	case 1:
+		o.kind = correct
+	}
+	o.command = o.kind != create && random.IntN(16) == 0
 	return o
 }
 

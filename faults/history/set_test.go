@@ -56,7 +56,7 @@ func (s stored) reads(history []operation, at time.Duration) []operation {
 func (s stored) silent(history []operation) int {
 	acknowledged := map[int64]bool{}
 	for _, o := range history {
-		if o.outcome == created {
+		if o.outcome == created || o.outcome == corrected {
 			acknowledged[o.id] = true
 		}
 	}
@@ -94,6 +94,7 @@ type knowledge struct {
 	acknowledged []content        // without duplicates
 	possible     map[content]bool // for each sent content: whether a request may have stored it
 	conflicts    bool
+	changed      bool // an operator may have changed the plant: only the model knows what is stored
 }
 
 func learn(history []operation) map[int64]*knowledge {
@@ -104,13 +105,15 @@ func learn(history []operation) map[int64]*knowledge {
 			k = &knowledge{possible: map[content]bool{}}
 			known[o.id] = k
 		}
+		k.changed = k.changed || o.kind != create
 		switch o.outcome {
+		case erased, missing:
 		case created, replayed:
 			k.possible[o.content] = true
 			if !slices.Contains(k.acknowledged, o.content) {
 				k.acknowledged = append(k.acknowledged, o.content)
 			}
-		case unknown:
+		case unknown, corrected:
 			k.possible[o.content] = true
 		default:
 			k.conflicts = k.conflicts || o.outcome == conflict
@@ -146,6 +149,9 @@ func compare(plants stored, history []operation) setFaults {
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		k := known[id]
+		if k.changed {
+			continue
+		}
 		for _, c := range k.acknowledged {
 			switch {
 			case len(plants[id]) == 0:

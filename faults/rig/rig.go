@@ -288,12 +288,13 @@ func (s *Server) Metrics(ctx context.Context, token string) ([]byte, error) {
 	return text, err
 }
 
-// Token creates a token in the store db, with or without a running server. It creates plants and reads the metrics.
+// Token creates a token in the store db, with or without a running server. It creates plants, reads the metrics, and
+// uses the admin API.
 func Token(t testing.TB, program, db, name string) string {
 	t.Helper()
 	var faults bytes.Buffer
 	command := exec.CommandContext(t.Context(), program, "token", "create", name, "--no-expiry", "--create",
-		"--scope", "plants:create,metrics", "--db", db)
+		"--scope", "plants:create,metrics,admin", "--db", db)
 	command.Stderr = &faults
 	out, err := command.Output()
 	if err != nil {
