@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-all='internal/acme internal/backup internal/console internal/dump internal/s3 internal/server internal/trace cmd/plantstore site'
+all='internal/acme internal/backup internal/console internal/dump internal/s3 internal/server internal/sqlite internal/trace cmd/plantstore site'
 for package in ${*:-$all}; do
 	script=
 	case $package in
@@ -16,6 +16,7 @@ for package in ${*:-$all}; do
 	internal/dump) names='PlantTooLarge' ;;
 	internal/s3) names='LongList' ;;
 	internal/server) names='InvalidCredentialsTakeTheSameTime' ;;
+	internal/sqlite) names='RestoreToEachCommit' ;;
 	internal/trace) names='RealCollector' ;;
 	cmd/plantstore) names='Provider|LargestPlantInEveryFormat|CommandsUnderLoad|PlantsOfManyClientsAreExportedUnchanged|'
 		names=$names'PasswordsStayHidden|Upgrade|RollingUpgrade|NextSchema' script='|^TestScript$/^import_long_row$' ;;

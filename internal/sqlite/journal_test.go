@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,14 +68,16 @@ func checkSegments(t testing.TB, path, base string, m *backupfile.Manifest) {
 	t.Helper()
 	segments := segmentsOf(t, path, m)
 	restored := filepath.Join(t.TempDir(), "restored.db")
-	restoreSegments(t, segments, base, m, restored)
+	restoreSegments(t, segments, math.MaxInt64, base, m, restored)
 	if diff := cmp.Diff(contentOf(t, path), contentOf(t, restored)); diff != "" {
 		t.Errorf("the store (-) and the backup with %d segments (+):\n%s", len(segments), diff)
 	}
 }
 
-// restoreSegments restores a backup and the segments after it to a new store at path.
-func restoreSegments(t testing.TB, segments [][]byte, base string, m *backupfile.Manifest, path string) {
+// restoreSegments restores a backup and the segments after it, up to a commit, to a new store at path.
+func restoreSegments(
+	t testing.TB, segments [][]byte, to int64, base string, m *backupfile.Manifest, path string,
+) {
 	t.Helper()
 	in, err := os.Open(base)
 	must(t, err)
@@ -82,7 +85,13 @@ func restoreSegments(t testing.TB, segments [][]byte, base string, m *backupfile
 	ctx := context.WithoutCancel(t.Context()) // in a cleanup
 	later := backupfile.Later{Repeat: func(r *backupfile.Replay) error {
 		for _, content := range segments {
-			if _, err := journal.Read(bytes.NewReader(content), r.Commit); err != nil {
+			_, err := journal.Read(bytes.NewReader(content), func(c *journal.Commit, after journal.History) error {
+				if c.Number > to {
+					return nil
+				}
+				return r.Commit(c, after)
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -132,7 +141,7 @@ func TestTimesNeverGoBack(t *testing.T) {
 		commit("a restore", restored)
 
 		repeated := filepath.Join(dir, "repeated.db")
-		restoreSegments(t, segmentsOf(t, path, &begun), base, &begun, repeated)
+		restoreSegments(t, segmentsOf(t, path, &begun), math.MaxInt64, base, &begun, repeated)
 		commit("a restore with segments", repeated)
 
 		commit("a new start", path)
