@@ -117,7 +117,7 @@ func (c *changer) change() {
 		must(t, err)
 	}
 	for _, id := range ids {
-		rows, err := c.PlantsByID(ctx, []int64{id})
+		rows, err := c.PlantsByID(ctx, []int64{id}, store.PlantsBytes)
 		must(t, err)
 		for _, r := range rows {
 			c.seen = append(c.seen, store.VersionOf(r))
