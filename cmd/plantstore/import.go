@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,21 +17,25 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
+	"plantstore/internal/plant"
 	"plantstore/internal/serve"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
 func newImport(p *program) *cobra.Command {
-	var format, rejects string
-	var force, create bool
+	var flags importFlags
+	var rejects string
+	var force, create, dryRun bool
 	onConflict := string(importer.Fail)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read plants from a file or standard input into the store",
 		Long: `Read plants from a file, or from standard input if FILE is -, into the store. The
-server may run at the same time. The end of the file name (.csv, .jsonl or .json)
-selects the format; import detects gzip and zstd by the content.
+server may run at the same time. import finds out the compression, the encoding
+and, of a CSV file, the separator and the columns, and prints them. It refuses a
+table without the columns id and name, and prints the command that imports it.
+--dry-run shows the first plants and counts the rows, and stores nothing.
 
 A plant that is stored with the same content counts as existing, so you can run an
 interrupted import again. If the ids do not ascend, import sorts the rows and
@@ -41,30 +46,48 @@ of at most 10,000 rows; with report it continues, and with skip it only counts t
 row. import prints the first 20 rows that it reports. The exit code is 0 if every
 row is stored or skipped, else 1.
 
---rejects writes each row that is not stored to a file, unchanged, and also the
-rows that skip counts.
+--id-from makes an id of the text in columns that are no numbers: the same text
+always has the same id. --number-from numbers the rows that are not blank, so the
+rows of the same file always have the same ids.
+
+--rejects writes each row that is not stored to a file, unchanged but in UTF-8,
+and also the rows that skip counts.
 
 There is no --server, because a server reports the rows that it has not stored only
 at the end. Send the file to its admin API, or upload it in the console.`,
 		Example: `  plantstore import plants.csv.gz --rejects refused.csv
-  curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
+  plantstore import list.csv --column id=plant_id --column name="Scientific name" --dry-run
+  curl -s https://nursery.example/plants.jsonl | plantstore import -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.withSettings(cmd, func(ctx context.Context) error {
-				job := &importJob{p: p, onConflict: importer.Reaction(onConflict), rejectsPath: rejects, force: force}
+			return p.withSettings(cmd, func(ctx context.Context) (err error) {
+				job := &importJob{
+					p: p, onConflict: importer.Reaction(onConflict), dryRun: dryRun, rejectsPath: rejects, force: force,
+				}
+				if job.options, err = flags.options(cmd.Flags(), args[0]); err != nil {
+					return err
+				}
 				defer func() { _ = job.input.Close() }() // nil for standard input
-				if err := job.open(ctx, args[0], format); err != nil {
+				if err := job.open(ctx, args[0]); err != nil {
 					return err
 				}
 				serve.TuneImport(p.env)
-				return p.onStore(cmd, creating(create), job.run)
+				if !dryRun {
+					return p.onStore(cmd, creating(create), job.run)
+				}
+				err = p.onStore(cmd, readOnly, job.run)
+				if create && errors.Is(err, store.ErrNoStore) {
+					return job.run(ctx, nil)
+				}
+				return err
 			})
 		},
 	}
 	p.settings.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	p.bindJSON(cmd.Flags(), "print the counts as a JSON object")
-	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; required for standard input")
+	flags.bind(cmd.Flags())
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "store nothing: show what an import would do")
 	cmd.Flags().Var(config.Choice(&onConflict, importer.Reactions()...), "on-conflict",
 		"`reaction` to a row that conflicts with a stored plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
@@ -77,32 +100,29 @@ at the end. Send the file to its admin API, or upload it in the console.`,
 type importJob struct {
 	p           *program
 	onConflict  importer.Reaction
+	dryRun      bool
 	rejectsPath string
 	force       bool // rejectsPath may be replaced
 
 	name     string   // the input's
 	input    *os.File // nil for standard input
 	source   io.Reader
-	format   dump.Format
+	options  dump.Options
+	found    *dump.Found // nil: the file is not open, or is refused
 	progress *terminal.Progress
 
 	rejectsFile *terminal.Output // nil without --rejects
 	rejects     *dump.Rejects    // nil without --rejects
-	counts      importer.Counts
-	reported    int64 // rows that are not stored, without the conflicts of importer.Skip
+	result      importer.Result
+	faults      map[plant.Code]bool // of the reported rows
+	reported    int64               // rows that are not stored, without the conflicts of importer.Skip
 
 	storesSorted bool // the input has been read, and the rows that were sorted are stored now
 }
 
-// open sets the format and opens the input.
-func (j *importJob) open(ctx context.Context, path, format string) (err error) {
-	j.name = path
-	if path == terminal.StreamName && format == "" {
-		return config.Usagef("the format of standard input is unknown; give --format")
-	}
-	if j.format, _, err = fileFormat(path, format); err != nil {
-		return err
-	}
+// open opens the input.
+func (j *importJob) open(ctx context.Context, path string) (err error) {
+	j.name, j.faults = path, map[plant.Code]bool{}
 	source, size := j.p.Stdin, int64(-1)
 	if path != terminal.StreamName {
 		if j.input, err = terminal.OpenInput(ctx, path); err != nil {
@@ -146,16 +166,18 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 	if j.rejectsFile, err = terminal.CreateOutput(ctx, j.rejectsPath, j.force); err != nil {
 		return fmt.Errorf("write rejects to %s: %w", j.rejectsPath, err)
 	}
-	j.rejects = dump.NewRejects(j.rejectsFile, j.format)
 	return nil
 }
 
 // publishRejects publishes the rejects, even after a failed or interrupted import.
 func (j *importJob) publishRejects() error {
-	if j.rejects == nil {
+	if j.rejectsFile == nil {
 		return nil
 	}
-	err := j.rejects.Close()
+	var err error
+	if j.rejects != nil {
+		err = j.rejects.Close()
+	}
 	if err == nil {
 		err = j.rejectsFile.Publish()
 	}
@@ -165,7 +187,7 @@ func (j *importJob) publishRejects() error {
 	return nil
 }
 
-// run imports all rows and prints the counts.
+// run imports all rows and prints the counts. A dry run may have no engine, for a store that does not exist.
 func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 	if err := j.openRejects(ctx); err != nil {
 		return err
@@ -175,22 +197,72 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 	j.progress.End()
 	j.reportRest()
 	err = errors.Join(err, j.publishRejects())
-	c := j.counts
-	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
-		countDetail("created", c.Created), countDetail("existing", c.Existing),
-		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
-	err = errors.Join(err, j.p.result(c, "created %d, existing %d, conflicting %d, invalid %d\n",
-		c.Created, c.Existing, c.Conflicting, c.Invalid))
-	if errors.Is(err, terminal.ErrInterrupted) {
-		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
+	c := j.result.Counts
+	if !j.dryRun {
+		j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
+			countDetail("created", c.Created), countDetail("existing", c.Existing),
+			countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
 	}
-	switch {
-	case err != nil:
+	if refused, ok := errors.AsType[*dump.HeaderError](err); ok && !j.p.asJSON {
+		j.p.adviseColumns(refused)
 		return err
-	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != importer.Skip:
-		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}
-	return nil
+	err = errors.Join(err, j.printResult())
+	switch {
+	case errors.Is(err, terminal.ErrInterrupted) && !j.dryRun:
+		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
+	case err != nil || c.Invalid == 0 && (c.Conflicting == 0 || j.onConflict == importer.Skip):
+	case j.dryRun:
+		return fmt.Errorf("%d rows would not be stored", c.Rejected())
+	case j.options.NumberFrom != nil:
+		return fmt.Errorf("%d rows were not stored; correct them in %s itself, and import it again: "+
+			"in another file they would have other numbers", c.Rejected(), j.name)
+	default:
+		return fmt.Errorf("%d rows were not stored", c.Rejected())
+	}
+	return err
+}
+
+// printResult prints the counts, and the first plants of a dry run.
+func (j *importJob) printResult() error {
+	c := j.result.Counts
+	if j.p.asJSON {
+		facts := importFacts{Counts: c, DryRun: j.dryRun, Found: j.found}
+		for _, first := range j.result.First {
+			facts.First = append(facts.First, first.AppendJSON(nil))
+		}
+		return terminal.WriteJSON(j.p.Stdout, facts)
+	}
+	verb, end := "created", ""
+	if j.dryRun {
+		verb, end = "would create", "; nothing was stored"
+		table := terminal.NewTable(j.p.Stdout)
+		if len(j.result.First) > 0 {
+			table.Row("ID", "NAME", "TAG")
+		}
+		for _, first := range j.result.First {
+			tag, ok := first.Tag.Get()
+			if !ok {
+				tag = "-"
+			}
+			table.Row(first.ID, first.Name, tag)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(j.p.Stdout, "%s %d, existing %d, conflicting %d, invalid %d%s\n",
+		verb, c.Created, c.Existing, c.Conflicting, c.Invalid, end)
+	return err
+}
+
+// importFacts is the result of import --json.
+type importFacts struct {
+	importer.Counts
+
+	DryRun bool              `json:"dry_run,omitempty"`
+	Found  *dump.Found       `json:"found,omitempty"`
+	First  []json.RawMessage `json:"first,omitempty"` // the first plants of a dry run
 }
 
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.
@@ -200,37 +272,58 @@ func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) 
 	if db := j.p.settings.DB.Path; db != "" {
 		sortDir = filepath.Dir(db)
 	}
-	result, err := importer.Run(ctx, importer.Config{
+	within := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.Background(), time.Minute)
+	}
+	j.result, err = importer.Run(ctx, importer.Config{
 		Source: func(ctx context.Context) io.ReadCloser {
 			return io.NopCloser(terminal.InterruptibleReader(ctx, j.source))
 		},
-		Options:    dump.Options{Format: j.format},
+		Options:    j.options,
 		OnConflict: j.onConflict,
 		Sort:       &importer.Sorting{Dir: sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
 		BatchRows:  batchRows, BatchBytes: batchBytes,
+		DryRun: j.dryRun,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := within()
 			defer cancel()
 			return engine.Insert(ctx, batch)
 		},
-		Found:    func(dump.Found) {},
-		Rejected: j.rejected, KeepRaw: j.rejects != nil,
-		Progress: j.show,
+		Stored: func(ids []int64, bytesMax int) ([]store.Row, error) {
+			if engine == nil {
+				return nil, nil
+			}
+			ctx, cancel := within()
+			defer cancel()
+			return engine.PlantsByID(ctx, ids, bytesMax)
+		},
+		ShowStored: true,
+		Found:      j.show,
+		Rejected:   j.rejected, KeepRaw: j.rejectsFile != nil,
+		Progress: j.showProgress,
 	})
-	j.counts = result.Counts
 	if errors.Is(err, importer.ErrConflict) {
 		return fmt.Errorf("%w; see --on-conflict", err)
 	}
 	return interruption(ctx, err)
 }
 
+// show prints what was found out about the file, and later which members were ignored.
+func (j *importJob) show(f dump.Found) {
+	if j.found == nil && j.rejectsFile != nil {
+		j.rejects = dump.NewRejects(j.rejectsFile, f.Format)
+	}
+	j.found = &f
+	j.progress.Info(j.name + ": " + f.String())
+}
+
 // sortMemory returns the bytes of a run of sorted rows for a memory limit of the Go runtime. An import has two runs in
 // memory. With larger ones it is not faster.
 func sortMemory(limit int64) int { return int(min(limit, serve.ImportBytes) / 8) }
 
-// show shows the progress: of the input while it is read, then of the rows that were sorted.
-func (j *importJob) show(p importer.Progress) {
-	if p.All && p.Waiting > 0 || j.storesSorted {
+// showProgress shows the progress: of the input while it is read, then of the rows that were sorted.
+func (j *importJob) showProgress(p importer.Progress) {
+	if !j.dryRun && (p.All && p.Waiting > 0 || j.storesSorted) {
 		if !j.storesSorted {
 			j.storesSorted = true
 			j.progress.Restart()
@@ -245,14 +338,17 @@ func (j *importJob) show(p importer.Progress) {
 func (j *importJob) rejected(r importer.Reject) error {
 	if !r.Conflict || j.onConflict != importer.Skip {
 		if j.reported++; j.reported <= reportedMax {
-			j.progress.Line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
+			j.progress.Line(fmt.Sprintf("%s: %s", r.Place, r.Reason))
+		}
+		if fault, ok := errors.AsType[*plant.Error](r.Reason); ok {
+			j.faults[fault.Code] = true
 		}
 	}
 	if j.rejects == nil {
 		return nil
 	}
 	if r.Raw == nil && j.reported <= reportedMax {
-		j.progress.Line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", r.Line, j.rejectsPath))
+		j.progress.Line(fmt.Sprintf("%s: the row is too long for %s; correct it in the input", r.Place, j.rejectsPath))
 	}
 	return j.rejects.Write(r.Row)
 }
@@ -269,5 +365,17 @@ func (j *importJob) reportRest() {
 	}
 	if rest > 0 {
 		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; %s\n", rest, advice)
+	}
+	if j.faults[plant.CodeBodyNotUTF8] && j.options.Encoding == "" {
+		fmt.Fprintf(j.p.Stderr, "for a file that is not UTF-8 see --encoding %s\n", dump.Windows1252)
+	}
+	if j.found == nil || j.found.Format != dump.CSV {
+		return
+	}
+	if j.faults[plant.CodeIDWrongType] || j.faults[plant.CodeIDMissing] {
+		fmt.Fprintf(j.p.Stderr, "for ids that are not numbers see --id-from, for rows without ids --%s\n", numberFromFlag)
+	}
+	if j.faults[plant.CodeNameMissing] {
+		fmt.Fprintln(j.p.Stderr, "for rows without a name see --allow-empty-names")
 	}
 }

@@ -18,18 +18,21 @@ import (
 type program struct {
 	terminal.Streams
 
-	env *config.Environment
-	log *serve.Log // buffers stderr for a server; nil in other commands
+	env  *config.Environment
+	args []string
+	log  *serve.Log // buffers stderr for a server; nil in other commands
 
 	settings config.Settings
 	server   remote.Flags
 	asJSON   bool // --json
+
+	advice string // lines after the error of the command
 }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
-		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}, env: config.NewEnvironment(environ),
+		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}, env: config.NewEnvironment(environ), args: args,
 	}
 	root := newRoot(p)
 	root.SetArgs(args)
@@ -46,6 +49,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		message = p.env.Hide(message, args...)
 		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
 		fmt.Fprintln(stderr, "plantstore:", terminal.Printable(message))
+		for line := range strings.Lines(p.env.Hide(p.advice, args...)) {
+			fmt.Fprintln(stderr, terminal.Printable(strings.TrimSuffix(line, "\n")))
+		}
 	}
 	return code
 }

@@ -230,8 +230,8 @@ func TestReadCSVHeader(t *testing.T) {
 		{"byte order mark alone", "\uFEFF", "the file is empty" + headerWants},
 		{"blank", "\n\r\n\n", "the file is empty" + headerWants},
 		{"no id", "name,tag\n1,Rosa\n", `line 1: the header has no column id; the columns are name, tag`},
-		{"no name", "\nid\n1\n", `line 2: the header has no column name; the columns are id`},
-		{"neither", "x\n1,Rosa\n", `line 1: the header has no columns id and name; the columns are x`},
+		{"no name", "\nid\n1\n", `line 2: the first row must have the names of the columns, such as id, name and tag; got id; add a row above it`},
+		{"neither", "x\n1,Rosa\n", `line 1: the first row must have the names of the columns, such as id, name and tag; got x; add a row above it`},
 		{"many", "a" + strings.Repeat(",a", 50), "line 1: the header has no columns id and name; the columns are " +
 			strings.Repeat("a, ", 40) + "…"},
 		{"id twice", "id,name,id\n", "line 1: the header has the column id twice; the columns are id, name, id"},

@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,12 @@ type HeaderError struct {
 	Line   int64    // of the header
 	Reason string   // such as "the header has no column id"
 	Header []string // the columns of the file
-	Likely Options  // the options of Open, with the likely choice for each column that is not clear
+	Likely Options  // the options of Open, with all columns that are clear or likely
 }
 
 // newHeaderError returns a HeaderError, or another one for a first row that is no header.
 func newHeaderError(line int64, reason error, header []string, likely Options) error {
-	if likely.Columns["name"] == "" && slices.ContainsFunc(header, isID) {
+	if likely.Columns["name"] == "" && (len(header) == 1 || slices.ContainsFunc(header, isID)) {
 		return fmt.Errorf("line %d: the first row must have the names of the columns, such as id, name and tag; got %s; "+
 			"add a row above it", line, listed(header))
 	}
@@ -146,45 +147,41 @@ func likelyTag(header []string) int {
 	return slices.IndexFunc(header, func(name string) bool { return slices.Contains(tagKeys, columnKey(name)) })
 }
 
-// likelyOptions returns o with the likely choice for the columns that are not clear, from the names of the columns and
+// likelyOptions returns o with the columns that are clear, and the likely choice for the others, from their names and
 // the first rows.
 func likelyOptions(o Options, header []string, rows [][]string) Options {
-	chosen := map[string]string{}
-	for ours, theirs := range o.Columns {
-		if i, err := findColumn(header, theirs); theirs == "" || err == nil && i >= 0 {
-			chosen[ours] = theirs
+	columns := map[string]string{}
+	for _, ours := range []string{"id", "name", "tag"} {
+		theirs, chosen := o.Columns[ours]
+		if chosen && theirs == "" {
+			columns[ours] = ""
+		} else if i, err := findColumn(header, cmp.Or(theirs, ours)); err == nil && i >= 0 {
+			columns[ours] = header[i]
 		}
 	}
-	o.Columns = chosen
+	o.Columns = columns
 	o.IDFrom = slices.DeleteFunc(slices.Clone(o.IDFrom), func(theirs string) bool {
 		i, err := findColumn(header, theirs)
 		return err != nil || i < 0
 	})
-	isText := func(i int) bool { return textOf(rows, i) == someText || len(rows) == 0 }
-	name, _ := findColumn(header, "name")
-	if _, ok := chosen["name"]; !ok && name < 0 {
-		if name = likely(header, nameKeys, isText); name >= 0 {
-			chosen["name"] = header[name]
+	choose := func(ours string, i int) {
+		if _, clear := columns[ours]; !clear && i >= 0 {
+			columns[ours] = header[i]
 		}
 	}
-	if i := likelyTag(header); i >= 0 {
-		if tag, _ := findColumn(header, "tag"); tag < 0 {
-			if _, ok := chosen["tag"]; !ok {
-				chosen["tag"] = header[i]
-			}
-		}
-	}
-	if _, ok := chosen["id"]; ok || len(o.IDFrom) > 0 || o.NumberFrom != nil {
+	choose("tag", likelyTag(header))
+	choose("name", likely(header, nameKeys, func(i int) bool { return len(rows) == 0 || textOf(rows, i) == someText }))
+	if columns["id"] != "" || len(o.IDFrom) > 0 || o.NumberFrom != nil {
 		return o
 	}
-	id := likely(header, idKeys, func(i int) bool { return i != name && isKey(rows, i) })
+	id := likely(header, idKeys, func(i int) bool { return header[i] != columns["name"] && isKey(rows, i) })
 	switch {
 	case id < 0:
 		o.NumberFrom = new(int64(1))
 	case textOf(rows, id) == someText:
 		o.IDFrom = []string{header[id]}
-	case !strings.EqualFold(trimBlanks(header[id]), "id"):
-		chosen["id"] = header[id]
+	default:
+		choose("id", id)
 	}
 	return o
 }

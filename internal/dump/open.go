@@ -105,7 +105,11 @@ func (f Found) String() string {
 		ignored = append(ignored, listed(f.Ignored))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Members)) {
-		ignored = append(ignored, fmt.Sprintf("%s in %d rows", shown(name), f.Members[name]))
+		rows := "1 row"
+		if n := f.Members[name]; n > 1 {
+			rows = fmt.Sprint(n, " rows")
+		}
+		ignored = append(ignored, shown(name)+" in "+rows)
 	}
 	if len(ignored) > 0 {
 		text += "; ignored: " + strings.Join(ignored, ", ")

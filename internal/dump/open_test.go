@@ -172,10 +172,10 @@ func TestHeaderError(t *testing.T) {
 			`{"columns":{"name":"taxon"},"id_from":["accession"]}`},
 		{"nothing for an id", "species,count\nRosa canina,4\nRosa canina,4\n", "the header has no columns id and name",
 			`{"columns":{"name":"species"},"number_from":1}`},
-		{"id twice in the rows", "plant_id,name\n1,Rosa\n1,Acer\n", "the header has no column id", `{"number_from":1}`},
+		{"id twice in the rows", "plant_id,name\n1,Rosa\n1,Acer\n", "the header has no column id", `{"columns":{"name":"name"},"number_from":1}`},
 		{"numbers are no names", "species,id,species_name\n1,2,Rosa\n", "the header has no column name",
-			`{"columns":{"name":"species_name"}}`},
-		{"tags", "id,name,Tags\n1,Rosa,shrub\n", `the header has no column tag, but "Tags"`, `{"columns":{"tag":"Tags"}}`},
+			`{"columns":{"id":"id","name":"species_name"}}`},
+		{"tags", "id,name,Tags\n1,Rosa,shrub\n", `the header has no column tag, but "Tags"`, `{"columns":{"id":"id","name":"name","tag":"Tags"}}`},
 		{"no rows", "key|title\n", "the header has no columns id and name", `{"columns":{"id":"key","name":"title"}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
