@@ -92,7 +92,8 @@ func hostileNames() (names []string) {
 // consolePages are the pages that a session can open.
 var consolePages = []string{
 	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/import", "/credentials?all=1",
-	"/backups", "/webhooks", "/audit", "/settings", "/reference", "/reference/admin", "/plants/999999",
+	"/credentials/2/erase?since=2026-01-01T00:00:00", "/backups", "/webhooks", "/audit", "/settings", "/reference",
+	"/reference/admin", "/plants/999999",
 }
 
 // startHostile starts a server whose plants, tags, creators and tokens have hostile names.
@@ -101,6 +102,7 @@ func startHostile(t *testing.T) *harness {
 	var plants []store.Create
 	for i, name := range hostileNames() {
 		plants = append(plants, stored(int64(i+1), name, plant.Tagged(name)))
+		plants[i].By = 2 // the first of the tokens below
 	}
 	h := start(t, plants...)
 	for _, name := range hostileNames() {

@@ -85,11 +85,12 @@ func (c *Console) Browser() *server.Browser {
 // Routes returns the routes for server.Config.AdminRoutes.
 func (c *Console) Routes() ([]server.Route, error) {
 	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
+	const plantPath, erasurePath = "/plants/{id}", "/credentials/{id}/erase"
 	page := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "GET", Path: path, Scope: all, AllowLinks: true, Handle: handle}
 	}
 	withForms := func(path string, show faultPage) server.Route {
-		return page(path, func(call *server.Call) error { return show(call, nil) })
+		return page(path, withoutFault(show))
 	}
 	change := func(path string, handle server.HandlerFunc, show faultPage) server.Route {
 		return server.Route{Method: "POST", Path: path, Scope: all, Handle: withForm(onPage(handle, show))}
@@ -111,12 +112,16 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/plants/export", Scope: read, Bulk: true, Untimed: true, Handle: c.exportPlants},
 		{Method: "GET", Path: "/plants/new", Scope: create, AllowLinks: true, Handle: c.showNewPlant},
 		{Method: "POST", Path: "/plants/new", Scope: create, Handle: withForm(c.createPlant)},
-		{Method: "GET", Path: "/plants/{id}", Scope: read, AllowLinks: true, Handle: c.showPlant},
+		{Method: "GET", Path: plantPath, Scope: read, AllowLinks: true, Handle: withoutFault(c.showPlant)},
+		change(plantPath+"/correct", c.correctPlant, c.showPlant),
+		change(plantPath+"/erase", c.erasePlant, c.showPlant),
 
 		withForms("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential, c.showCredentials),
 		change("/credentials/rotate", c.rotateCredential, c.showCredentials),
 		change("/credentials/revoke", c.revokeCredential, c.showCredentials),
+		withForms(erasurePath, c.showErasure),
+		change(erasurePath, c.eraseCreated, c.showErasure),
 
 		withForms("/backups", c.showBackups),
 		change("/backups/start", c.startBackup, c.showBackups),
@@ -174,6 +179,10 @@ func withForm(handle server.HandlerFunc) server.HandlerFunc {
 
 // faultPage responds with a page that shows the error of a change; nil: none.
 type faultPage func(call *server.Call, fault *plant.Error) error
+
+func withoutFault(show faultPage) server.HandlerFunc {
+	return func(call *server.Call) error { return show(call, nil) }
+}
 
 // onPage returns the function of a route that shows the page of the form again if the change is refused, with the
 // reason.

@@ -112,6 +112,7 @@ func (b *browser) fullPages() (pages []fullPage) {
 	return append(pages,
 		fullPage{path: "/plants?tag=shrub"},
 		fullPage{path: "/plants/9223372036854775807"},
+		fullPage{path: "/credentials/2/erase?since=2026-01-01T00:00:00"},
 		fullPage{"/plants", func() {
 			b.Do(chromedp.SendKeys(chromedp.CSS("#name"), "tray"))
 			b.Await(`/matches|found;/.test(document.querySelector("[data-progress]").textContent)`)

@@ -59,11 +59,14 @@ func (v view) status() int {
 
 // notices are the results of changes, by the parameter done of the page that shows them.
 var notices = map[string]string{
-	"created":  "The plant is stored.",
-	"replayed": "The store had this plant already, with the same content. Nothing changed.",
-	"revoked":  "The credential is revoked. Every server refuses it within a second.",
-	"started":  "The job has started.",
-	"deleted":  "The backup is deleted.",
+	"created":   "The plant is stored.",
+	"replayed":  "The store had this plant already, with the same content. Nothing changed.",
+	"corrected": "The plant is corrected. Backups have its old content until they are removed.",
+	"unchanged": "The plant has this content already. Nothing changed.",
+	"erased":    "The plant is erased. Backups have it until they are removed.",
+	"revoked":   "The credential is revoked. Every server refuses it within a second.",
+	"started":   "The job has started.",
+	"deleted":   "The backup is deleted.",
 }
 
 // page is a page of the navigation, with the scopes that allow it.

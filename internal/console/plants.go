@@ -92,17 +92,31 @@ func (c *Console) streamPlants(call *server.Call) error {
 	return c.api.SendSearch(call, q)
 }
 
-func (c *Console) showPlant(call *server.Call) error {
-	id, err := strconv.ParseInt(call.PathValue("id"), 10, 64)
-	if err != nil {
-		return plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
-	}
-	record, err := c.Operations.Plant(call.Context(), id)
+// plantPage is the content of the page of a plant.
+type plantPage struct {
+	plant.Record
+
+	CanChange bool // the page has the forms that correct and erase it
+}
+
+func (c *Console) showPlant(call *server.Call, fault *plant.Error) error {
+	record, err := c.plantOf(call)
 	if err != nil {
 		return err
 	}
-	title := "Plant " + strconv.FormatInt(id, 10)
-	return c.render(call, http.StatusOK, "plant", view{Title: title, Content: record})
+	id := strconv.FormatInt(record.ID, 10)
+	content := plantPage{record, call.Principal.Scopes.Has(auth.ScopeAdmin)}
+	v := view{Title: "Plant " + id, Address: "/plants/" + id, Content: content, Fault: fault}
+	return c.render(call, v.status(), "plant", v)
+}
+
+// plantOf returns the plant in the path of a request.
+func (c *Console) plantOf(call *server.Call) (plant.Record, error) {
+	id, err := strconv.ParseInt(call.PathValue("id"), 10, 64)
+	if err != nil {
+		return plant.Record{}, plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
+	}
+	return c.Operations.Plant(call.Context(), id)
 }
 
 // newPlant is the content of the page that creates a plant.
