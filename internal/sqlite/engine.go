@@ -267,7 +267,9 @@ func (e *Engine) connect() (err error) {
 	if mode != "wal" {
 		return fmt.Errorf("%s cannot use WAL mode (SQLite returned %q): put the store on a local disk", e.path, mode)
 	}
-	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -16384;"); err != nil {
+	// Zeros overwrite the content of erased plants, also where it is in commits that leave the journal.
+	const writerSettings = connectionSettings + "PRAGMA cache_size = -16384; PRAGMA secure_delete = ON;"
+	if err := e.writer.Exec(writerSettings); err != nil {
 		return err
 	}
 	e.writer.BusyTimeout(0) // from now on begin waits, with a context

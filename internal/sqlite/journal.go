@@ -165,7 +165,9 @@ func (e *Engine) StopJournal(ctx context.Context) error {
 	}
 	return e.run(ctx, func() error { // not write: in a session SQLite would remove row by row
 		e.current.recorded, e.current.history, e.current.journal = false, journal.History{}, 0
-		return e.writer.Exec("DELETE FROM plantstore_journal; UPDATE plantstore SET history = NULL;")
+		// Zeros would take as long as the journal is large.
+		return e.writer.Exec("PRAGMA secure_delete = OFF; DELETE FROM plantstore_journal; PRAGMA secure_delete = ON; " +
+			"UPDATE plantstore SET history = NULL;")
 	})
 }
 

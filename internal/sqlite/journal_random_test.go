@@ -1,10 +1,12 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +65,52 @@ func TestRestoreToEachCommit(t *testing.T) {
 			}
 			t.Logf("%d commits", len(contents))
 		})
+	}
+}
+
+// TestErasedContentIsOverwritten erases plants whose commits were copied. Neither the file, with the free pages of the
+// journal, nor what is restored from the copies may have their names.
+func TestErasedContentIsOverwritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, base := filepath.Join(dir, "plantstore.db"), filepath.Join(dir, "base.db")
+	restored := filepath.Join(dir, "restored.db")
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
+	_, _, err := e.StartJournal(t.Context())
+	must(t, err)
+	m, err := backupfile.Backup(t.Context(), path, base, "", nil)
+	must(t, err)
+	const name = "Taxus baccata"
+	for id := range int64(50) {
+		batch := sqlitetest.Batch(id*20, 20)
+		var versions []store.Version
+		for i := range batch {
+			batch[i].Plant.Name = strings.Repeat(name, 1+i)
+			versions = append(versions, store.Version{ID: batch[i].Plant.ID, CreatedAt: batch[i].At})
+		}
+		must(t, sqlitetest.Insert(t.Context(), e, batch))
+		if n, err := e.Erase(t.Context(), versions, "", audit.Origin{}); err != nil || n != 20 {
+			t.Fatalf("erased %d: %v", n, err)
+		}
+	}
+	must(t, e.Close())
+	segments := segmentsOf(t, path, &m)
+	restoreSegments(t, segments, math.MaxInt64, base, &m, restored)
+
+	e = sqlitetest.Open(t, sqlite.Config{Path: path})
+	commits, _, err := e.StartJournal(t.Context())
+	must(t, err)
+	e.TrimJournal(commits)
+	for id := range int64(3) {
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(5000+id, 1)))
+	}
+	must(t, e.Close())
+	for _, p := range []string{path, restored} {
+		content, err := os.ReadFile(p)
+		must(t, err)
+		if n := bytes.Count(content, []byte(name)); n > 0 {
+			t.Errorf("%s has the name %d times", filepath.Base(p), n)
+		}
 	}
 }
 

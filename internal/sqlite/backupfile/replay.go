@@ -36,8 +36,9 @@ func openReplay(path string) (r *Replay, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	// The file is removed after an error, so no rollback journal is needed, and RestoreFrom syncs it.
-	err = c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; " +
+	// The file is removed after an error, so no rollback journal is needed, and RestoreFrom syncs it. Zeros overwrite the
+	// content of plants that the commits erase.
+	err = c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON; " +
 		"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package dbfile
 
 import (
-	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -108,12 +107,8 @@ func (s Statements) PlantsByID(ids []int64, bytesMax int) ([]store.Row, error) {
 	return rows, nil
 }
 
-// DeletePlants implements store.Statements. It overwrites the rows in the file with zeros.
+// DeletePlants implements store.Statements.
 func (s Statements) DeletePlants(plants []store.Version) (ids []int64, err error) {
-	if err := s.Conn.Exec("PRAGMA secure_delete = ON"); err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, s.Conn.Exec("PRAGMA secure_delete = OFF")) }()
 	digests := int64(0)
 	for _, p := range plants {
 		const sql = "DELETE FROM plants WHERE id = ? AND created_at = ? AND created_by = ? RETURNING digest"
