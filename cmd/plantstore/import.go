@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -227,11 +226,7 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 func (j *importJob) printResult() error {
 	c := j.result.Counts
 	if j.p.asJSON {
-		facts := importFacts{Counts: c, DryRun: j.dryRun, Found: j.found}
-		for _, first := range j.result.First {
-			facts.First = append(facts.First, first.AppendJSON(nil))
-		}
-		return terminal.WriteJSON(j.p.Stdout, facts)
+		return terminal.WriteJSON(j.p.Stdout, importFacts{c, j.dryRun, j.found, j.result.First})
 	}
 	verb, end := "created", ""
 	if j.dryRun {
@@ -260,9 +255,9 @@ func (j *importJob) printResult() error {
 type importFacts struct {
 	importer.Counts
 
-	DryRun bool              `json:"dry_run,omitempty"`
-	Found  *dump.Found       `json:"found,omitempty"`
-	First  []json.RawMessage `json:"first,omitempty"` // the first plants of a dry run
+	DryRun bool             `json:"dry_run,omitempty"`
+	Found  *dump.Found      `json:"found,omitempty"`
+	First  []plant.NewPlant `json:"first,omitempty"` // of a dry run
 }
 
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.

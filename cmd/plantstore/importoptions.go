@@ -49,6 +49,9 @@ func (i *importFlags) options(f *pflag.FlagSet, path string) (o dump.Options, er
 			return o, config.Usagef("%w", err)
 		}
 	}
+	if err := o.Check(); err != nil {
+		return o, config.Usagef("%w", err)
+	}
 	return o, nil
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
 	"plantstore/internal/plant"
@@ -17,6 +21,12 @@ import (
 // runImport imports the plants of a file, and keeps the counts in the state of the import.
 func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) error {
 	rejected := 0
+	options := n.Options
+	options.Format, options.RowMax, options.PlantMax, options.RatioMax = n.Format, importRowMax, importPlantMax, importRatioMax
+	var sorting *importer.Sorting // an import stores rows in the order of the file, while it arrives
+	if n.DryRun {
+		sorting = &importer.Sorting{Memory: importSortMemory}
+	}
 	setCounts := func(c importer.Counts) {
 		s.imports.mu.Lock()
 		defer s.imports.mu.Unlock()
@@ -25,11 +35,19 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 	result, err := importer.Run(ctx, importer.Config{
 		Source: n.File, OnConflict: n.OnConflict, By: n.Principal.TokenID,
 		BatchRows: importBatchRows, BatchBytes: importBatchMax,
-		Options: dump.Options{
-			Format: n.Format, RowMax: importRowMax, PlantMax: importPlantMax, RatioMax: importRatioMax,
+		Options: options,
+		Found: func(f dump.Found) {
+			s.imports.mu.Lock()
+			defer s.imports.mu.Unlock()
+			f.Header = nil // long, and nobody needs it now
+			j.state.Found = &f
 		},
-		Found:  func(dump.Found) {},
+		DryRun: n.DryRun, Sort: sorting,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
+		Stored: func(ids []int64, bytesMax int) ([]store.Row, error) {
+			return s.engine.PlantsByID(ctx, ids, bytesMax)
+		},
+		ShowStored: n.Principal.Scopes.Has(auth.ScopeRead),
 		Rejected: func(r importer.Reject) error {
 			s.imports.mu.Lock()
 			defer s.imports.mu.Unlock()
@@ -51,6 +69,9 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 		},
 	})
 	setCounts(result.Counts)
+	s.imports.mu.Lock()
+	defer s.imports.mu.Unlock()
+	j.state.First = result.First
 	return err
 }
 
@@ -76,7 +97,9 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 		state, result = JobFailed, "failed"
 	}
 	counts := j.state.Counts // only this goroutine changes them
-	s.recordImport(ctx, j.state.Name, by, result, counts)
+	if !j.state.DryRun {
+		s.recordImport(ctx, j.state.Name, by, result, counts)
+	}
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j.state.Bytes = j.received()
@@ -88,6 +111,9 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 		return j.snapshot(), nil
 	}
 	j.state.Error = fault.Message
+	if _, refused := errors.AsType[*dump.HeaderError](err); refused || j.state.DryRun { // no row is stored
+		return j.snapshot(), fault
+	}
 	return j.snapshot(), plant.Errorf(fault.Code,
 		"%s; created %d, existing %d, conflicting %d, invalid %d; stored rows count as existing when you import again",
 		fault.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid)
@@ -143,6 +169,7 @@ func (s *Service) recordImport(ctx context.Context, name string, by audit.Origin
 func (s *Service) importError(err error) *plant.Error {
 	failed, inStore := errors.AsType[*importer.StoreError](err)
 	answer, known := errors.AsType[*plant.Error](err)
+	header, isHeader := errors.AsType[*dump.HeaderError](err)
 	switch {
 	case err == nil:
 		return nil
@@ -156,8 +183,30 @@ func (s *Service) importError(err error) *plant.Error {
 		return answer
 	case errors.Is(err, context.Canceled): // by Close
 		return errShutdown
+	case isHeader:
+		return plant.Errorf(plant.CodeImportStopped, "%v; %s", err, chooseColumns(header.Likely))
 	case errors.Is(err, importer.ErrConflict):
 		err = fmt.Errorf("%w; to continue after such rows, report them (on_conflict=report)", err)
 	}
 	return plant.Errorf(plant.CodeImportStopped, "%v", err)
+}
+
+// chooseColumns returns the advice on a file whose columns are not clear: the likely ones as parameters of the API.
+func chooseColumns(likely dump.Options) string {
+	query := url.Values{}
+	if likely.Columns["name"] == "" {
+		query.Set("name_column", "COLUMN")
+	}
+	for ours, theirs := range likely.Columns {
+		if !strings.EqualFold(strings.TrimSpace(theirs), ours) {
+			query.Set(ours+"_column", theirs)
+		}
+	}
+	if len(likely.IDFrom) > 0 {
+		query.Set("id_from", strings.Join(likely.IDFrom, ","))
+	}
+	if likely.NumberFrom != nil {
+		query.Set("number_from", strconv.FormatInt(*likely.NumberFrom, 10))
+	}
+	return "choose the columns, for example with the parameters " + query.Encode()
 }

@@ -23,7 +23,9 @@ type NewImport struct {
 	Name       string      // file name of at most fileNameBytesMax bytes
 	Format     dump.Format // empty: by the end of the name
 	OnConflict importer.Reaction
-	Bytes      int64 // size of the file; -1: unknown
+	Options    dump.Options // without its format and limits
+	DryRun     bool         // see importer.Config
+	Bytes      int64        // size of the file; -1: unknown
 
 	// File returns a reader of the file, plain or compressed. Its reads end with the context. The import closes it.
 	File     func(context.Context) io.ReadCloser
@@ -50,6 +52,10 @@ type Import struct {
 
 	importer.Counts
 
+	DryRun bool             `json:"dry_run,omitempty"` // nothing is stored, see importer.Config
+	First  []plant.NewPlant `json:"first,omitempty"`   // of a dry run
+	Found  *dump.Found      `json:"found,omitempty"`   // nil: the file has not been opened
+
 	Error       string         `json:"error,omitempty"` // why the import ended before the end of the file
 	RejectsKept int64          `json:"rejects_kept"`    // rows that Rejects returns
 	Rejects     []ImportReject `json:"rejects,omitempty"`
@@ -57,7 +63,8 @@ type Import struct {
 
 // ImportReject is a row that is not stored.
 type ImportReject struct {
-	Line   int64  `json:"line"`
+	dump.Place
+
 	Reason string `json:"reason"`
 	Text   string `json:"text,omitempty"` // the start of the row; empty if the row is longer than the server keeps
 }
@@ -79,6 +86,7 @@ const (
 
 	importRatioMax   = 100 // size of the content of a compressed file, as a multiple of its own; plants reach 30
 	importRejectsMax = 100_000
+	importSortMemory = 16 << 20 // bytes; a dry run uses up to twice as many, and a temporary file
 )
 
 type imports struct {
@@ -161,6 +169,9 @@ func (n *NewImport) check() error {
 	if _, err := importer.ParseReaction(string(n.OnConflict)); err != nil {
 		return plant.InvalidQuery("%.200v", err)
 	}
+	if err := n.Options.Check(); err != nil {
+		return plant.InvalidQuery("%v", err)
+	}
 	return nil
 }
 
@@ -192,7 +203,7 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), received: n.Received,
 		rejects: newRejects(n.Format),
 		state: Import{
-			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, State: JobRunning,
+			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, DryRun: n.DryRun, State: JobRunning,
 			By: n.Principal.Name, StartedAt: time.Now().UTC(),
 		},
 	}
@@ -229,7 +240,7 @@ func (j *importJob) snapshot() Import {
 	return i
 }
 
-// Imports returns the imports that a principal may see, the newest first, without their rejects.
+// Imports returns the imports that a principal may see, the newest first, without their rows and what was found.
 func (s *Service) Imports(p auth.Principal) []Import {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
@@ -237,7 +248,7 @@ func (s *Service) Imports(p auth.Principal) []Import {
 	for _, j := range slices.Backward(s.imports.list) {
 		if j.visible(p) {
 			i := j.snapshot()
-			i.Rejects = nil
+			i.Rejects, i.First, i.Found = nil, nil, nil
 			list = append(list, i)
 		}
 	}

@@ -51,14 +51,14 @@ func (r *rejects) add(row importer.Reject) {
 	reason := shorten([]byte(row.Reason.Error()), rejectReasonMax)
 	if len(r.first) < RejectsShown {
 		r.first = append(r.first, ImportReject{
-			Line: row.Line, Reason: shorten([]byte(reason), rejectTextMax), Text: shorten(row.Raw, rejectTextMax),
+			Place: row.Place, Reason: shorten([]byte(reason), rejectTextMax), Text: shorten(row.Raw, rejectTextMax),
 		})
 	}
 	if r.rows == nil {
 		return
 	}
 	r.kept++
-	_, _ = r.rows.Write(row.Row), r.report.Write(row.Line, reason, row.Raw) // a buffer accepts everything
+	_, _ = r.rows.Write(row.Row), r.report.Write(row.Place, reason, row.Raw) // a buffer accepts everything
 	if r.rowsFile.Len()+r.reportFile.Len() > rejectsBytesMax {
 		r.end()
 	}

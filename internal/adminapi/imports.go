@@ -6,6 +6,8 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/dump"
@@ -36,10 +38,47 @@ func (a *API) importPlants(c *call) (any, error) {
 	if err := checkImportType(c.Request); err != nil {
 		return nil, err
 	}
+	options, err := c.query.importOptions()
+	if err != nil {
+		return nil, err
+	}
+	dryRun, err := c.query.boolean("dry_run")
+	if err != nil {
+		return nil, err
+	}
 	return a.Import(c.Call, admin.NewImport{
 		ID: c.PathValue("id"), Name: c.query.Get("name"), Format: dump.Format(c.query.Get("format")),
 		OnConflict: cmp.Or(importer.Reaction(c.query.Get("on_conflict")), importer.Fail),
+		Options:    options, DryRun: dryRun,
 	})
+}
+
+// importParameters are the query parameters of an import.
+var importParameters = []string{
+	"format", "name", "on_conflict", "dry_run", "encoding", "id_column", "name_column", "tag_column", "id_from",
+	"number_from", "allow_empty_names",
+}
+
+// importOptions returns how to read the file of an import.
+func (q query) importOptions() (o dump.Options, err error) {
+	o.Encoding, o.Columns = q.Get("encoding"), map[string]string{}
+	for _, ours := range []string{"id", "name", "tag"} {
+		if q.Has(ours + "_column") {
+			o.Columns[ours] = q.Get(ours + "_column")
+		}
+	}
+	if q.Has("id_from") {
+		o.IDFrom = strings.Split(q.Get("id_from"), ",")
+	}
+	if q.Has("number_from") {
+		n, err := strconv.ParseInt(q.Get("number_from"), 10, 64)
+		if err != nil {
+			return o, mustBe("number_from", "a 64-bit integer", q.Get("number_from"))
+		}
+		o.NumberFrom = &n
+	}
+	o.AllowEmptyNames, err = q.boolean("allow_empty_names")
+	return o, err
 }
 
 // Import imports the body of a request, and sets the fields of n that describe the body and the client. The Import has

@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/importer"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -108,15 +109,18 @@ func TestImport(t *testing.T) {
 		t.Errorf("times: got %s to %s", i.StartedAt, i.EndedAt)
 	}
 	size := len(mixedFile)
+	const found = `"found":{"format":"csv","encoding":"UTF-8","separator":",",` +
+		`"columns":{"id":"id","name":"name","tag":"tag"}},`
 	want := fmt.Sprintf(`{"id":"spring","name":"plants.csv","format":"csv","on_conflict":"report","state":"complete",`+
 		`"by":"nursery","started_at":%q,"ended_at":%q,"bytes":%d,"total":%d,"created":2,"existing":1,"conflicting":1,`+
-		`"invalid":1,"rejects_kept":2,"rejects":[`+
+		`"invalid":1,%s"rejects_kept":2,"rejects":[`+
 		`{"line":4,"reason":"id 3: a plant with this id is stored with a different name",`+
 		`"text":"3,Quercus petraea,tree"},{"line":5,"reason":"id must be a 64-bit integer in decimal digits; got \"five\"",`+
-		`"text":"five,=Ulmus,"}]}`, i.StartedAt.Format(time.RFC3339Nano), i.EndedAt.Format(time.RFC3339Nano), size, size)
+		`"text":"five,=Ulmus,"}]}`, i.StartedAt.Format(time.RFC3339Nano), i.EndedAt.Format(time.RFC3339Nano), size, size,
+		found)
 	check(t, "import", got, ok(want))
 	check(t, "state", c.get("/imports/spring"), ok(want))
-	list := want[:strings.Index(want, `,"rejects":[`)] + "}"
+	list := strings.Replace(want[:strings.Index(want, `,"rejects":[`)]+"}", found, "", 1)
 	check(t, "list", c.get("/imports"), ok(`{"imports":[`+list+`]}`))
 	check(t, "rows", c.get("/imports/spring/rejects"), response{
 		200, "text/csv; charset=utf-8", "\uFEFFid,name,tag\r\n3,Quercus petraea,tree\r\nfive,=Ulmus,\r\n",
@@ -238,7 +242,8 @@ func TestImportRefused(t *testing.T) {
 			"a?format=csv&on_conflict=x", "", refused(40061, `unknown reaction "x"; use fail, skip, report`),
 		},
 		"unknown parameter": {"a?format=csv&foo=1", "", refused(40061,
-			`unknown query parameter "foo"; use format, name, on_conflict`)},
+			`unknown query parameter "foo"; use format, name, on_conflict, dry_run, encoding, id_column, name_column, `+
+				"tag_column, id_from, number_from, allow_empty_names")},
 		"long name": {"a?format=csv&name=" + strings.Repeat("x", 256), "", refused(40061,
 			"name has 256 bytes; at most 255 are allowed")},
 		"bad id": {"a%20b?format=csv", "", refused(40061,
@@ -306,7 +311,6 @@ func TestImportStops(t *testing.T) {
 			"format=csv", "id,name\n1,A\n1,B\n2,C\n", 40908,
 			"line 3 conflicts with a stored plant; the import stopped after the batch of this row", 2, 1,
 		},
-		"header": {"format=csv", "a,b\n1,A\n", 40908, "could not read the rest of the input: ", 0, 0},
 		"array": {
 			"format=json", `[{"id":1,"name":"A"}`, 40908,
 			"could not read the rest of the input: line 1: the array is not closed", 0, 0,
@@ -790,5 +794,62 @@ func TestImportOfZipBomb(t *testing.T) {
 	}
 	if got := <-done; got.status != 409 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A client chooses the columns of a file. A dry run stores nothing, and only a credential that reads plants sees the
+// stored content in the reason of a conflict.
+func TestImportOptions(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{plants: []store.Create{create(2, "Acer", plant.Tag{})}})
+	const file = "plant_id;Scientific Name;family\n1;Ros\xe9;Rosaceae\n2;Quercus;Fagaceae\n3;;\n"
+	creator, reader := h.importing("nursery", 0), h.importing("office", auth.ScopeRead)
+	const path = "/imports/a?name=list.csv&on_conflict=report"
+	const other = "/imports/b?name=list.csv&on_conflict=report"
+	check(t, "no columns", creator.put(path, file), refused(40908, "line 1: the header has no columns id and name; "+
+		"the columns are plant_id, Scientific Name, family; choose the columns, for example with the parameters "+
+		"id_column=plant_id&name_column=Scientific+Name"))
+	const chosen = "&encoding=windows-1252&id_column=plant_id&name_column=Scientific+Name&tag_column=family"
+	want := importer.Counts{Created: 1, Conflicting: 1, Invalid: 1}
+	imported := func(c importing, query string) (i admin.Import) {
+		t.Helper()
+		target := path
+		if c.token == reader.token {
+			target = other
+		}
+		c.decode(c.put(target+query, file), &i)
+		return i
+	}
+	dry := imported(reader, chosen+"&dry_run=true")
+	if dry.Counts != want || !dry.DryRun || len(dry.First) != 2 || dry.First[0].Name != "Rosé" ||
+		dry.Found.String() != "windows-1252, semicolon-separated, columns id (plant_id), name (Scientific Name), tag (family)" ||
+		!strings.Contains(dry.Rejects[0].Reason, `the store has the name "Acer", this row "Quercus"`) {
+		t.Errorf("dry run: got %+v", dry)
+	}
+	if _, err := h.engine.Get(t.Context(), 1); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a dry run stored a plant: %v", err)
+	}
+	real := imported(creator, chosen)
+	if real.Counts != want || real.Rejects[0].Reason != "id 2: a plant with this id is stored with a different name; "+
+		"a plant with this id is stored with no tag" {
+		t.Errorf("import: got %+v", real)
+	}
+	made := imported(creator, "&encoding=windows-1252&id_from=Scientific+Name,family&name_column=Scientific+Name"+
+		"&allow_empty_names=true&tag_column=")
+	if want := (importer.Counts{Created: 2, Invalid: 1}); made.Counts != want {
+		t.Errorf("made ids: got %+v", made)
+	}
+	if numbered := imported(creator, "&number_from=10&name_column=plant_id"); numbered.Created != 3 {
+		t.Errorf("numbers: got %+v", numbered)
+	}
+	for query, message := range map[string]string{
+		"dry_run=1":              `dry_run must be true or false; got "1"`,
+		"number_from=x":          `number_from must be a 64-bit integer; got "x"`,
+		"encoding=x":             `unknown encoding "x"; use windows-1252, or none for UTF-8 and UTF-16`,
+		"id_column=a&id_from=b":  "ids come from one place: a column, the texts of columns, or a number; choose one of them",
+		"id_column=":             "the name of a column is empty; only the column for tags may be empty",
+		"number_from=1&id_from=": "the name of a column is empty; only the column for tags may be empty",
+	} {
+		check(t, query, creator.put(path+"&"+query, file), refused(40061, message))
 	}
 }

@@ -65,6 +65,17 @@ func (q query) integer(name string, fallback, least, most int) (int, error) {
 	return n, nil
 }
 
+// boolean returns a parameter that is true or false; false without it.
+func (q query) boolean(name string) (bool, error) {
+	switch text := q.Get(name); {
+	case text == "true":
+		return true, nil
+	case q.Has(name) && text != "false":
+		return false, mustBe(name, "true or false", text)
+	}
+	return false, nil
+}
+
 // moment returns a time; the zero time without the parameter.
 func (q query) moment(name string) (t time.Time, err error) {
 	if !q.Has(name) {

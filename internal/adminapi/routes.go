@@ -79,7 +79,7 @@ func (a *API) routes() []server.Route {
 		{Method: "GET", Path: "/imports", Scope: create, OtherScope: all, Handle: respond(a.listImports)},
 		{
 			Method: "PUT", Path: file, Scope: create, Untimed: true,
-			Handle: respond(a.importPlants, "format", "name", "on_conflict"),
+			Handle: respond(a.importPlants, importParameters...),
 		},
 		{Method: "GET", Path: file, Scope: create, OtherScope: all, Handle: respond(a.getImport)},
 		{Method: "GET", Path: file + "/rejects", Scope: create, Untimed: true, Handle: stream(a.downloadRejects, "form")},

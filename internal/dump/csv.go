@@ -52,6 +52,8 @@ func (r *csvReader) open(f *File) error {
 		return err
 	case row.Err != nil:
 		return fmt.Errorf("line %d: invalid header: %w", row.Line, row.Err)
+	case len(row.Raw) > windowBytes:
+		return fmt.Errorf("line %d: the header is longer than %d bytes", row.Line, windowBytes)
 	case len(r.scan.cells) > columnsMax:
 		return fmt.Errorf("line %d: the header has more than %d columns", row.Line, columnsMax)
 	}

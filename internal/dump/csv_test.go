@@ -247,6 +247,7 @@ func TestReadCSVHeader(t *testing.T) {
 			"line 1: invalid header: column 2 has an opening quote without a closing quote",
 		},
 		{"too many columns", "id,name" + strings.Repeat(",", 1023) + "\n", "line 1: the header has more than 1024 columns"},
+		{"long", "id,name," + strings.Repeat("x", 1<<16) + "\n", "line 1: the header is longer than 65536 bytes"},
 		{"too long", "id,name," + strings.Repeat("x", rowBytesMax) + "\n", "line 1: invalid header: " + tooLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

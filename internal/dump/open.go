@@ -44,8 +44,8 @@ const Windows1252 = "windows-1252"
 // SetColumn adds a column as a user gives it, such as name=Scientific name, or tag= for no tag.
 func (o *Options) SetColumn(text string) error {
 	ours, theirs, ok := strings.Cut(text, "=")
-	if !ok || ours != "id" && ours != "name" && ours != "tag" || theirs == "" && ours != "tag" {
-		return fmt.Errorf("column must be id=COLUMN, name=COLUMN, tag=COLUMN, or tag= for no tag; got %q", text)
+	if !ok || ours != "id" && ours != "name" && ours != "tag" {
+		return fmt.Errorf("column must be id=COLUMN, name=COLUMN, tag=COLUMN, or tag= for no tag; got %.100q", text)
 	}
 	if o.Columns == nil {
 		o.Columns = map[string]string{}
@@ -54,11 +54,15 @@ func (o *Options) SetColumn(text string) error {
 	return nil
 }
 
-// check returns an error for options that contradict each other.
-func (o *Options) check() error {
-	switch _, hasID := o.Columns["id"]; {
+// Check returns an error for options that no file can have.
+func (o *Options) Check() error {
+	id, hasID := o.Columns["id"]
+	name, hasName := o.Columns["name"]
+	switch {
 	case o.Encoding != "" && !strings.EqualFold(o.Encoding, Windows1252) && !strings.EqualFold(o.Encoding, "utf-8"):
-		return fmt.Errorf("unknown encoding %.40q; use %s, or none for UTF-8 and UTF-16", o.Encoding, Windows1252)
+		return fmt.Errorf("unknown encoding %.100q; use %s, or none for UTF-8 and UTF-16", o.Encoding, Windows1252)
+	case hasID && id == "", hasName && name == "", slices.Contains(o.IDFrom, ""):
+		return errors.New("the name of a column is empty; only the column for tags may be empty")
 	case hasID && (len(o.IDFrom) > 0 || o.NumberFrom != nil), len(o.IDFrom) > 0 && o.NumberFrom != nil:
 		return errors.New("ids come from one place: a column, the texts of columns, or a number; choose one of them")
 	}
@@ -156,7 +160,7 @@ type rowReader interface {
 //
 // The caller must close the File; that does not close r.
 func Open(ctx context.Context, r io.Reader, o Options) (*File, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	f := &File{options: o, members: unknownMembers{}, found: Found{Format: o.Format}}

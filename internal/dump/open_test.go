@@ -191,11 +191,27 @@ func TestHeaderError(t *testing.T) {
 			}
 		})
 	}
-	for in, want := range map[string]string{
-		"id=": "", "name=": "", "x=y": "", "name": "",
+}
+
+func TestOptionsCheck(t *testing.T) {
+	t.Parallel()
+	for _, column := range []string{"", "name", "Name=x", "x=y"} {
+		if err := new(dump.Options).SetColumn(column); err == nil {
+			t.Errorf("SetColumn(%q): got no error", column)
+		}
+	}
+	number := int64(1)
+	for _, o := range []dump.Options{
+		{Encoding: "latin2"},
+		{Columns: map[string]string{"id": ""}},
+		{Columns: map[string]string{"name": ""}},
+		{IDFrom: []string{"a", ""}},
+		{Columns: map[string]string{"id": "a"}, IDFrom: []string{"b"}},
+		{Columns: map[string]string{"id": "a"}, NumberFrom: &number},
+		{IDFrom: []string{"a"}, NumberFrom: &number},
 	} {
-		if err := new(dump.Options).SetColumn(in); err == nil {
-			t.Errorf("%q: got no error, %s", in, want)
+		if _, err := dump.Open(t.Context(), strings.NewReader("id,name\n"), o); err == nil {
+			t.Errorf("%+v: got no error", o)
 		}
 	}
 }

@@ -72,9 +72,12 @@ func NewReport(w io.Writer) *Report {
 	return r
 }
 
-// Write writes a row that begins at a line. After an error every call returns that error.
-func (r *Report) Write(line int64, reason string, raw []byte) error {
-	text := strconv.AppendInt(r.w.AvailableBuffer(), line, 10)
+// Write writes a row. After an error every call returns that error.
+func (r *Report) Write(place Place, reason string, raw []byte) error {
+	if place.LastLine > 0 || place.Element > 0 {
+		reason = place.String() + ": " + reason
+	}
+	text := strconv.AppendInt(r.w.AvailableBuffer(), place.Line, 10)
 	text = appendCell(append(text, ','), reason)
 	text = appendCell(append(text, ','), strings.ToValidUTF8(string(raw), "\uFFFD"))
 	_, err := r.w.Write(append(text, '\r', '\n'))

@@ -20,6 +20,15 @@ func (n NewPlant) AppendJSON(dst []byte) []byte {
 	return n.appendMembers(append(dst, ','))
 }
 
+// MarshalJSON returns the result of AppendJSON.
+func (n NewPlant) MarshalJSON() ([]byte, error) { return n.AppendJSON(nil), nil }
+
+// UnmarshalJSON sets the result of Decode.
+func (n *NewPlant) UnmarshalJSON(text []byte) (err error) {
+	*n, err = Decode(text)
+	return err
+}
+
 func (p Plant) appendMembers(dst []byte) []byte {
 	dst = append(dst, `"name":`...)
 	dst = AppendString(dst, p.Name)
