@@ -202,9 +202,11 @@ func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 			countDetail("created", c.Created), countDetail("existing", c.Existing),
 			countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
 	}
-	if refused, ok := errors.AsType[*dump.HeaderError](err); ok && !j.p.asJSON {
-		j.p.adviseColumns(refused)
-		return err
+	if refused, ok := errors.AsType[*dump.HeaderError](err); ok {
+		j.p.adviseColumns(refused, j.dryRun)
+	}
+	if err != nil && j.found == nil && !errors.Is(err, terminal.ErrInterrupted) && !j.p.asJSON {
+		return err // no row has been read
 	}
 	err = errors.Join(err, j.printResult())
 	switch {
@@ -362,7 +364,7 @@ func (j *importJob) reportRest() {
 		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; %s\n", rest, advice)
 	}
 	if j.faults[plant.CodeBodyNotUTF8] && j.options.Encoding == "" {
-		fmt.Fprintf(j.p.Stderr, "for a file that is not UTF-8 see --encoding %s\n", dump.Windows1252)
+		fmt.Fprintln(j.p.Stderr, "for a file that is not UTF-8 see --encoding")
 	}
 	if j.found == nil || j.found.Format != dump.CSV {
 		return

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -25,7 +24,7 @@ const numberFromFlag = "number-from"
 
 func (i *importFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&i.format, "format", "", "`format` of the input: csv, jsonl or json; without it, import finds it out")
-	f.StringVar(&i.encoding, "encoding", "", "`encoding` of a file that is not UTF-8 or UTF-16: "+dump.Windows1252)
+	f.StringVar(&i.encoding, "encoding", "", "`encoding` of a file that is not UTF-8 or UTF-16: "+strings.Join(dump.Encodings(), ", "))
 	f.StringArrayVar(&i.columns, "column", nil,
 		"`column` of the file for id, name or tag, such as name=\"Scientific name\"; tag= for no tags; repeatable")
 	f.StringSliceVar(&i.idFrom, "id-from", nil, "make the id of each plant from the text in these `columns`")
@@ -56,29 +55,35 @@ func (i *importFlags) options(f *pflag.FlagSet, path string) (o dump.Options, er
 }
 
 // adviseColumns sets the advice on how to import a file whose columns are not clear.
-func (p *program) adviseColumns(refused *dump.HeaderError) {
-	var flags []string
+func (p *program) adviseColumns(refused *dump.HeaderError, dryRun bool) {
+	advice := "The columns may be these:"
 	likely := refused.Likely
 	if likely.Columns["name"] == "" {
+		advice = "Give the column with the names instead of COLUMN:"
 		likely.Columns["name"] = "COLUMN"
 	}
+	flags := p.args
 	for _, ours := range slices.Sorted(maps.Keys(likely.Columns)) {
 		if theirs := likely.Columns[ours]; !strings.EqualFold(strings.TrimSpace(theirs), ours) {
-			flags = append(flags, "--column", shellQuote(ours+"="+theirs))
+			flags = append(flags, "--column", ours+"="+theirs)
 		}
 	}
 	if len(likely.IDFrom) > 0 {
-		flags = append(flags, "--id-from", shellQuote(strings.Join(likely.IDFrom, ",")))
+		flags = append(flags, "--id-from", strings.Join(likely.IDFrom, ","))
 	}
 	if likely.NumberFrom != nil {
 		flags = append(flags, "--"+numberFromFlag, strconv.FormatInt(*likely.NumberFrom, 10))
 	}
-	var command []string
-	for _, arg := range p.args {
-		command = append(command, shellQuote(arg))
+	if likely.Encoding != "" {
+		flags = append(flags, "--encoding", likely.Encoding)
 	}
-	p.advice = fmt.Sprintf("The columns may be these; to look at the plants first, add --dry-run:\n  plantstore %s %s",
-		strings.Join(command, " "), strings.Join(flags, " "))
+	if !dryRun {
+		flags = append(flags, "--dry-run")
+	}
+	p.advice = advice + "\n  plantstore"
+	for _, flag := range flags {
+		p.advice += " " + shellQuote(flag)
+	}
 }
 
 // shellQuote returns an argument for a POSIX shell.

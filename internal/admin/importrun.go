@@ -208,5 +208,8 @@ func chooseColumns(likely dump.Options) string {
 	if likely.NumberFrom != nil {
 		query.Set("number_from", strconv.FormatInt(*likely.NumberFrom, 10))
 	}
+	if likely.Encoding != "" {
+		query.Set("encoding", likely.Encoding)
+	}
 	return "choose the columns, for example with the parameters " + query.Encode()
 }

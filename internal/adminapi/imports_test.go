@@ -808,7 +808,7 @@ func TestImportOptions(t *testing.T) {
 	const other = "/imports/b?name=list.csv&on_conflict=report"
 	check(t, "no columns", creator.put(path, file), refused(40908, "line 1: the header has no columns id and name; "+
 		"the columns are plant_id, Scientific Name, family; choose the columns, for example with the parameters "+
-		"id_column=plant_id&name_column=Scientific+Name"))
+		"encoding=windows-1252&id_column=plant_id&name_column=Scientific+Name"))
 	const chosen = "&encoding=windows-1252&id_column=plant_id&name_column=Scientific+Name&tag_column=family"
 	want := importer.Counts{Created: 1, Conflicting: 1, Invalid: 1}
 	imported := func(c importing, query string) (i admin.Import) {
@@ -845,7 +845,7 @@ func TestImportOptions(t *testing.T) {
 	for query, message := range map[string]string{
 		"dry_run=1":              `dry_run must be true or false; got "1"`,
 		"number_from=x":          `number_from must be a 64-bit integer; got "x"`,
-		"encoding=x":             `unknown encoding "x"; use windows-1252, or none for UTF-8 and UTF-16`,
+		"encoding=x":             `unknown encoding "x"; use macintosh, windows-1250, windows-1251, windows-1252, or none for UTF-8 and UTF-16`,
 		"id_column=a&id_from=b":  "ids come from one place: a column, the texts of columns, or a number; choose one of them",
 		"id_column=":             "the name of a column is empty; only the column for tags may be empty",
 		"number_from=1&id_from=": "the name of a column is empty; only the column for tags may be empty",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // HeaderError refuses a CSV file whose columns are not clear. A user chooses them, with the likely ones as a start.
@@ -18,7 +19,8 @@ type HeaderError struct {
 
 // newHeaderError returns a HeaderError, or another one for a first row that is no header.
 func newHeaderError(line int64, reason error, header []string, likely Options) error {
-	if likely.Columns["name"] == "" && (len(header) == 1 || slices.ContainsFunc(header, isID)) {
+	noName := func(cell string) bool { return cell == "" || isID(cell) }
+	if likely.Columns["name"] == "" && (len(header) == 1 || slices.ContainsFunc(header, noName)) {
 		return fmt.Errorf("line %d: the first row must have the names of the columns, such as id, name and tag; got %s; "+
 			"add a row above it", line, listed(header))
 	}
@@ -127,8 +129,9 @@ var (
 		"recordid", "gbifid", "uniqueid", "uuid", "guid", "key", "code", "number", "no", "nr", "num", "symbol", "barcode",
 	}
 	nameKeys = []string{
-		"scientificname", "latinname", "botanicalname", "taxonname", "taxon", "speciesname", "species", "names", "plantname",
-		"binomial", "fullname", "acceptedname", "commonname", "name", "plant", "genus", "cultivar", "variety", "title",
+		"scientificname", "sciname", "latinname", "botanicalname", "botanic", "taxonname", "taxon", "speciesname", "species",
+		"names", "plantname", "binomial", "fullname", "acceptedname", "commonname", "nomcommun", "name", "plant", "genus",
+		"epithet", "cultivar", "variety", "title", "common",
 	}
 	tagKeys = []string{"tags", "tagname", "planttag"}
 )
@@ -169,16 +172,27 @@ func likelyOptions(o Options, header []string, rows [][]string) Options {
 			columns[ours] = header[i]
 		}
 	}
+	if slices.ContainsFunc(rows, func(row []string) bool { return !utf8.ValidString(strings.Join(row, "")) }) {
+		o.Encoding = "windows-1252"
+	}
 	choose("tag", likelyTag(header))
-	choose("name", likely(header, nameKeys, func(i int) bool { return len(rows) == 0 || textOf(rows, i) == someText }))
-	if columns["id"] != "" || len(o.IDFrom) > 0 || o.NumberFrom != nil {
+	name := likely(header, nameKeys, func(i int) bool { return len(rows) == 0 || textOf(rows, i) == allTexts })
+	if name < 0 {
+		name = likely(header, nameKeys, func(i int) bool { return textOf(rows, i) == someTexts })
+	}
+	choose("name", name)
+	if len(o.IDFrom) > 0 || o.NumberFrom != nil {
 		return o
 	}
-	id := likely(header, idKeys, func(i int) bool { return header[i] != columns["name"] && isKey(rows, i) })
+	id, _ := findColumn(header, columns["id"])
+	if id < 0 {
+		id = likely(header, idKeys, func(i int) bool { return header[i] != columns["name"] && isKey(rows, i) })
+	}
 	switch {
 	case id < 0:
 		o.NumberFrom = new(int64(1))
-	case textOf(rows, id) == someText:
+	case isKey(rows, id) && textOf(rows, id) >= someTexts:
+		delete(columns, "id")
 		o.IDFrom = []string{header[id]}
 	default:
 		choose("id", id)
@@ -208,20 +222,23 @@ func likely(header []string, keys []string, fits func(i int) bool) int {
 type texts int
 
 const (
-	noText   texts = iota // nothing
-	numbers               // integers
-	someText              // at least one text
+	noTexts   texts = iota // nothing, or integers
+	someTexts              // empty cells too
+	allTexts
 )
 
-func textOf(rows [][]string, column int) (t texts) {
+func textOf(rows [][]string, column int) texts {
+	t, filled := noTexts, true
 	for _, row := range rows {
-		if column >= len(row) || row[column] == "" {
-			continue
+		switch {
+		case column >= len(row) || row[column] == "":
+			filled = false
+		case !isID(row[column]):
+			t = someTexts
 		}
-		if !isID(row[column]) {
-			return someText
-		}
-		t = numbers
+	}
+	if t == someTexts && filled {
+		return allTexts
 	}
 	return t
 }

@@ -22,7 +22,7 @@ import (
 // another header, as flags of import, as a query or in a form.
 type Options struct {
 	Format   Format `json:"format,omitempty"`   // empty: by the first byte
-	Encoding string `json:"encoding,omitempty"` // Windows1252; empty: UTF-8 or UTF-16
+	Encoding string `json:"encoding,omitempty"` // one of Encodings; empty: UTF-8 or UTF-16
 
 	// The rest is for CSV. Columns has the column of the file for id, name and tag; an empty one for tag is no tag. The
 	// others are found by their names.
@@ -38,8 +38,14 @@ type Options struct {
 	RatioMax int64 `json:"-"`
 }
 
-// Windows1252 is the encoding of old files from Western European Windows. No file says that it has it.
-const Windows1252 = "windows-1252"
+// charmaps are the encodings of older programs on Windows and Macintosh. No file says which one it has.
+var charmaps = map[string]*charmap.Charmap{
+	"windows-1250": charmap.Windows1250, "windows-1251": charmap.Windows1251, "windows-1252": charmap.Windows1252,
+	"macintosh": charmap.Macintosh,
+}
+
+// Encodings returns the names of the encodings that a user chooses.
+func Encodings() []string { return slices.Sorted(maps.Keys(charmaps)) }
 
 // SetColumn adds a column as a user gives it, such as name=Scientific name, or tag= for no tag.
 func (o *Options) SetColumn(text string) error {
@@ -59,8 +65,9 @@ func (o *Options) Check() error {
 	id, hasID := o.Columns["id"]
 	name, hasName := o.Columns["name"]
 	switch {
-	case o.Encoding != "" && !strings.EqualFold(o.Encoding, Windows1252) && !strings.EqualFold(o.Encoding, "utf-8"):
-		return fmt.Errorf("unknown encoding %.100q; use %s, or none for UTF-8 and UTF-16", o.Encoding, Windows1252)
+	case o.Encoding != "" && charmaps[o.Encoding] == nil:
+		return fmt.Errorf("unknown encoding %.100q; use %s, or none for UTF-8 and UTF-16",
+			o.Encoding, strings.Join(Encodings(), ", "))
 	case hasID && id == "", hasName && name == "", slices.Contains(o.IDFrom, ""):
 		return errors.New("the name of a column is empty; only the column for tags may be empty")
 	case hasID && (len(o.IDFrom) > 0 || o.NumberFrom != nil), len(o.IDFrom) > 0 && o.NumberFrom != nil:
@@ -187,12 +194,15 @@ func (f *File) open(ctx context.Context, r io.Reader) (err error) {
 		w.decode(unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM).NewDecoder())
 	case "UTF-16BE":
 		w.decode(unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM).NewDecoder())
-	case Windows1252:
-		w.decode(charmap.Windows1252.NewDecoder())
+	case f.options.Encoding:
+		w.decode(charmaps[f.found.Encoding].NewDecoder())
 	}
 	w.skipByteOrderMark()
 	if f.found.Format == "" {
 		f.found.Format = formatOf(bytes.TrimLeft(w.peek(tarMagicEnd), " \t\r\n"))
+	}
+	if o := f.options; f.found.Format != CSV && (len(o.Columns) > 0 || len(o.IDFrom) > 0 || o.NumberFrom != nil) {
+		return errors.New("only a CSV file has columns; a JSON file has the members id, name and tag")
 	}
 	switch f.found.Format {
 	case CSV:
@@ -231,10 +241,8 @@ func encodingOf(head []byte, chosen string) string {
 		return "UTF-16LE"
 	case bytes.HasPrefix(head, []byte{0xfe, 0xff}), n > 1 && start[0] == 0 && start[1] != 0 && start[2] == 0:
 		return "UTF-16BE"
-	case strings.EqualFold(chosen, Windows1252):
-		return Windows1252
 	}
-	return "UTF-8"
+	return cmp.Or(chosen, "UTF-8")
 }
 
 const (

@@ -120,7 +120,7 @@ func TestOpenWithOptions(t *testing.T) {
 		{"no tag", "id,name,tag\n1,Rosa,shrub\n", "UTF-8, comma-separated, columns id, name; ignored: tag", with("tag="),
 			row{Plant: named(1, "Rosa")}},
 		{"windows-1252", "id,name\n1,Ros\xe9 \x80\n", "windows-1252, comma-separated, columns id, name",
-			dump.Options{Encoding: "Windows-1252"}, row{Plant: named(1, "Rosé €")}},
+			dump.Options{Encoding: "windows-1252"}, row{Plant: named(1, "Rosé €")}},
 		{"undefined in windows-1252", "id,name\n1,Ros\x81\n", "windows-1252, comma-separated, columns id, name",
 			dump.Options{Encoding: "windows-1252"},
 			row{Err: "name has bytes without a meaning in the encoding of the file; got \"Ros\uFFFD\""}},
@@ -176,6 +176,10 @@ func TestHeaderError(t *testing.T) {
 		{"numbers are no names", "species,id,species_name\n1,2,Rosa\n", "the header has no column name",
 			`{"columns":{"id":"id","name":"species_name"}}`},
 		{"tags", "id,name,Tags\n1,Rosa,shrub\n", `the header has no column tag, but "Tags"`, `{"columns":{"id":"id","name":"name","tag":"Tags"}}`},
+		{"codes as id", "id,species\na-1,Rosa\n", "the header has no column name",
+			`{"columns":{"name":"species"},"id_from":["id"]}`},
+		{"windows-1252", "plant_id,name\n1,Ros\xe9\n", "the header has no column id",
+			`{"encoding":"windows-1252","columns":{"id":"plant_id","name":"name"}}`},
 		{"no rows", "key|title\n", "the header has no columns id and name", `{"columns":{"id":"key","name":"title"}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
