@@ -64,24 +64,7 @@ then has the sign-in of the token, and no entry about the export.`,
 				q.Tag = plant.Tagged(tag)
 			}
 			return p.operate(cmd, readOnly, func(ctx context.Context, o operations) error {
-				if config.SameFile(output, p.settings.DB.Path) {
-					return config.Usagef("output: %s is the store; name another file", output)
-				}
-				err := p.export(ctx, plants(ctx, o, q), &facts, force, skipDamaged)
-				if p.server.URL == "" {
-					p.auditExport(ctx, facts, err)
-				}
-				switch {
-				case err != nil && output != "" && !errors.Is(err, terminal.ErrInterrupted):
-					return fmt.Errorf("export to %s: %w", output, err)
-				case err != nil:
-					return err
-				}
-				p.reportExport(facts)
-				if p.asJSON {
-					return terminal.WriteJSON(p.Stdout, facts)
-				}
-				return nil
+				return p.runExport(ctx, plants(ctx, o, q), facts, force, skipDamaged)
 			})
 		},
 	}
@@ -106,6 +89,30 @@ type exportFacts struct {
 	Plants        int64            `json:"plants"`
 	Damaged       int64            `json:"damaged"`
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
+}
+
+// runExport exports plants, and reports that to the user and to the audit log.
+func (p *program) runExport(
+	ctx context.Context, records iter.Seq2[plant.Record, error], facts exportFacts, force, skipDamaged bool,
+) error {
+	if config.SameFile(facts.File, p.settings.DB.Path) {
+		return config.Usagef("output: %s is the store; name another file", facts.File)
+	}
+	err := p.export(ctx, records, &facts, force, skipDamaged)
+	if p.server.URL == "" {
+		p.auditExport(ctx, facts, err)
+	}
+	switch {
+	case err != nil && facts.File != "" && !errors.Is(err, terminal.ErrInterrupted):
+		return fmt.Errorf("export to %s: %w", facts.File, err)
+	case err != nil:
+		return err
+	}
+	p.reportExport(facts)
+	if p.asJSON {
+		return terminal.WriteJSON(p.Stdout, facts)
+	}
+	return nil
 }
 
 func (p *program) auditExport(ctx context.Context, facts exportFacts, err error) {

@@ -46,7 +46,8 @@ func TestInterruptedExport(t *testing.T) {
 			defer interrupt()
 			pages := &interruptedPages{interrupt: interrupt}
 			facts := exportFacts{File: filepath.Join(dir, name), Format: dump.CSV, Compression: compression}
-			if err := p.export(ctx, plants(ctx, pages, admin.PageQuery{}), &facts, true, false); !errors.Is(err, terminal.ErrInterrupted) {
+			err := p.export(ctx, plants(ctx, pages, admin.PageQuery{}), &facts, true, false)
+			if !errors.Is(err, terminal.ErrInterrupted) {
 				t.Errorf("%s: got error %v, want an interrupt", name, err)
 			}
 		}

@@ -127,7 +127,8 @@ func TestImport(t *testing.T) {
 	})
 	check(t, "report", c.get("/imports/spring/rejects?form=report"), response{
 		200, "text/csv; charset=utf-8",
-		"\uFEFFline,reason,row\r\n4,id 3: a plant with this id is stored with a different name,\"3,Quercus petraea,tree\"\r\n" +
+		"\uFEFFline,reason,row\r\n" +
+			"4,id 3: a plant with this id is stored with a different name,\"3,Quercus petraea,tree\"\r\n" +
 			"5,\"id must be a 64-bit integer in decimal digits; got \"\"five\"\"\",\"five,=Ulmus,\"\r\n",
 	})
 	check(t, "canceled after its end", c.do(http.MethodPost, "/imports/spring/cancel", ""), ok(want))
