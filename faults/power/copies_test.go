@@ -65,7 +65,7 @@ func (b *bench) cutCopies(t *testing.T, program string, first, images int, sum *
 			})
 			sum.recordings++
 			sum.flushes += r.flushes
-			sum.acked += len(r.ledger.acked)
+			sum.acked += r.ledger.acked()
 		}
 		t.Run(fmt.Sprintf("image%d", first+i), func(t *testing.T) {
 			random := b.random(forCut, first+i)
@@ -77,7 +77,7 @@ func (b *bench) cutCopies(t *testing.T, program string, first, images int, sum *
 			f := b.checkCopies(t, filepath.Join(dir, copiesName), w)
 			sum.add(f)
 			if !f.ok() {
-				t.Logf("seed %d, image %d: of %d acknowledged plants: %v", b.seed, first+i, len(w.Acked), f)
+				t.Logf("seed %d, image %d: of %d acknowledged plants: %v", b.seed, first+i, len(w.kept()), f)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func (b *bench) checkCopies(t *testing.T, copies string, w wanted) *findings {
 	f, db := &findings{}, filepath.Join(t.TempDir(), storeName)
 	command := exec.CommandContext(t.Context(), b.program, "restore", copies, "--db", db)
 	if out, err := command.CombinedOutput(); err != nil {
-		if len(w.Acked) > 0 {
+		if len(w.kept()) > 0 {
 			f.unreadable = fmt.Sprintf("restore: %v: %s", err, out)
 		}
 		return f

@@ -34,7 +34,7 @@ func TestCreation(t *testing.T) {
 			tokenPrinted = d.position()
 		},
 	})
-	sum := &totals{recordings: 1, flushes: r.flushes, acked: len(r.ledger.acked)}
+	sum := &totals{recordings: 1, flushes: r.flushes, acked: r.ledger.acked()}
 	for i := range max(creationMin, images()/creationEach) {
 		t.Run(fmt.Sprintf("image%d", i), func(t *testing.T) {
 			random := b.random(forCreation, i)
@@ -69,9 +69,10 @@ func (b *bench) checkNew(t *testing.T, d *disk, w wanted, tokenPrinted bool, sum
 	}
 	if tokenPrinted {
 		const id = 1 << 40 // unused by the load
-		w.Sent[id], w.Acked[id] = "after the cut", true
+		const name = "after the cut"
+		w[id] = []string{name}
 		client := &rig.Client{Token: b.token}
-		outcome, status := client.Create(t.Context(), server.URL, id, w.Sent[id])
+		outcome, status := client.Create(t.Context(), server.URL, id, name)
 		client.Close()
 		if outcome != rig.Stored {
 			t.Errorf("a plant with the printed token: outcome %d, status %d", outcome, status)
@@ -83,6 +84,6 @@ func (b *bench) checkNew(t *testing.T, d *disk, w wanted, tokenPrinted bool, sum
 	f := b.check(t, db, w, true)
 	sum.add(f)
 	if !f.ok() {
-		t.Errorf("of %d acknowledged plants: %v", len(w.Acked), f)
+		t.Errorf("of %d acknowledged plants: %v", len(w.kept()), f)
 	}
 }

@@ -104,7 +104,7 @@ func TestKept(t *testing.T) {
 // TestSaveAndRead saves an image and reads it back.
 func TestSaveAndRead(t *testing.T) {
 	d, dir := newDisk(), t.TempDir()
-	w := wanted{Acked: map[int64]bool{7: true}, Sent: map[int64]string{7: "a", 8: "b"}}
+	w := wanted{7: {"a"}, 8: {"", "b"}}
 	d.blocks[3] = bytes.Repeat([]byte{5}, blockBytes)
 	if err := writeImage(dir, d, w); err != nil {
 		t.Fatal(err)

@@ -288,6 +288,29 @@ func (s *Server) Metrics(ctx context.Context, token string) ([]byte, error) {
 	return text, err
 }
 
+// Post sends a request of an operator to the admin API, with a token of Token, and returns the status and the body of
+// the response.
+func (s *Server) Post(ctx context.Context, token, path string, body any) (status int, text []byte, err error) {
+	text, err = json.Marshal(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	url := s.Admin + "/api/v1" + path
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(response.Body)
+	return response.StatusCode, text, err
+}
+
 // Token creates a token in the store db, with or without a running server. It creates plants, reads the metrics, and
 // uses the admin API.
 func Token(t testing.TB, program, db, name string) string {
