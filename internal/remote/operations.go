@@ -35,8 +35,8 @@ func (c *Client) Erase(ctx context.Context, e admin.Erasure, _ audit.Origin) (ad
 }
 
 // Correct corrects a plant.
-func (c *Client) Correct(ctx context.Context, id int64, new admin.Correction, _ audit.Origin) (plant.Record, error) {
-	return do[plant.Record](ctx, c, http.MethodPost, c.at("plants/"+strconv.FormatInt(id, 10)+"/correct"), new)
+func (c *Client) Correct(ctx context.Context, id int64, n admin.Correction, _ audit.Origin) (plant.Record, error) {
+	return do[plant.Record](ctx, c, http.MethodPost, c.at("plants/"+strconv.FormatInt(id, 10)+"/correct"), n)
 }
 
 // Credentials returns a page of credentials by ascending id.

@@ -32,7 +32,8 @@ type recorder struct {
 
 // recordedTables are the tables with the rows that recordRows records: all but the journal.
 var recordedTables = []string{
-	"plants", "tokens", "plantstore", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox", "plantstore_deliveries",
+	"plants", "tokens", "plantstore", "plantstore_audit", "plantstore_webhooks", "plantstore_outbox",
+	"plantstore_deliveries",
 }
 
 // recordRows runs a change of rows, and records it as the changes of the current transaction.

@@ -73,9 +73,9 @@ func sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	return strings.Join(signatures, " ")
 }
 
-// event returns the header webhook-id and the body of the event of a delivery. The id is the same text for each delivery
-// of the event, to every webhook. It depends on the id and the time of the creation or erasure, so a plant that is
-// created again gets a new one.
+// event returns the header webhook-id and the body of the event of a delivery. The id is the same text for each
+// delivery of the event, to every webhook. It depends on the id and the time of the creation or erasure, so a plant
+// that is created again gets a new one.
 func event(d store.Delivery) (id string, body []byte) {
 	kind, at := "event", d.CreatedAt
 	if d.Erased {

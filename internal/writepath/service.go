@@ -69,8 +69,8 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (auth.Pri
 	return s.credentials.authenticate(ctx, credential)
 }
 
-// AuthenticateKnown is Authenticate without a look into the engine for an unknown token: one that is newer than the last
-// poll is unknown. It polls if the last poll is too old, and stores the subject of a JWT that it sees first.
+// AuthenticateKnown is Authenticate without a look into the engine for an unknown token: one that is newer than the
+// last poll is unknown. It polls if the last poll is too old, and stores the subject of a JWT that it sees first.
 func (s *Service) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }

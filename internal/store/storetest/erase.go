@@ -42,7 +42,8 @@ func lastAudit(t testing.TB, e Engine) string {
 // testErase shows that an erased plant is gone, that its id is free, and that only the versions that were read go.
 func testErase(t *testing.T, s Store) {
 	e := open(t, s)
-	acer, oak, elm := create(-1, "Acer", plant.Tag{}), create(2, "Oak", plant.Tagged("tree")), create(3, "Elm", plant.Tag{})
+	acer, oak := create(-1, "Acer", plant.Tag{}), create(2, "Oak", plant.Tagged("tree"))
+	elm := create(3, "Elm", plant.Tag{})
 	mustInsert(t, e, acer, oak, elm)
 	seen := versions(t, e, -1, 2, 3)
 	equal(t, "erased", mustErase(t, e, seen[:2]...), 2)
