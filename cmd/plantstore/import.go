@@ -311,7 +311,11 @@ func (j *importJob) show(f dump.Found) {
 		j.rejects = dump.NewRejects(j.rejectsFile, f.Format)
 	}
 	j.found = &f
-	j.progress.Info(j.name + ": " + f.String())
+	name := j.name
+	if name == terminal.StreamName {
+		name = "standard input"
+	}
+	j.progress.Info(name + ": " + f.String())
 }
 
 // sortMemory returns the bytes of a run of sorted rows for a memory limit of the Go runtime. An import has two runs in
