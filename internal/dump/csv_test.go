@@ -43,6 +43,10 @@ func TestReadCSVForm(t *testing.T) {
 		{"CRLF", "id,name,tag\r\n1,Rosa,shrub\r\n2,Bellis,\r\n", good},
 		{"no line end at the end", "id,name,tag\n1,Rosa,shrub\n2,Bellis,", good},
 		{"CR at the end", "id,name,tag\n1,Rosa,shrub\n2,Bellis,\r", good},
+		{"CR", "id,name,tag\r1,Rosa,shrub\r2,Bellis,", good},
+		{"CR, LF in quotes", "id,name\r1,\"a\nb\r\"\r2,Bellis", []row{
+			{2, "1,\"a\nb\r\"", named(1, "a\nb\r"), ""}, {4, "2,Bellis", bellis, ""},
+		}},
 		{"byte order mark", "\uFEFFid,name,tag\n1,Rosa,shrub\n2,Bellis,\n", good},
 		{"header alone", "id,name,tag", nil},
 		{"header in quotes", "\"id\",\"name\",\"tag\"\n1,Rosa,shrub\n2,Bellis,\n", good},

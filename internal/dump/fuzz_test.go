@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,7 +68,7 @@ func encoded(file []byte) bool {
 func checkRejects(t *testing.T, file []byte, format dump.Format, want []row) {
 	want = slices.DeleteFunc(want, func(r row) bool { return r.Raw == "" })
 	rejects := rewrite(t, file, format)
-	if len(rejects) == 0 && len(want) == 0 {
+	if len(rejects) == 0 && len(want) == 0 || encoded(rejects) {
 		return
 	}
 	got, failure := read(bytes.NewReader(rejects), format)
@@ -98,6 +99,7 @@ func FuzzCSV(f *testing.F) {
 		"id,name,tag\n1,a;'=1,\"\t''+\n'\"\"@\"\n",
 		"id,name,x,tag\n9223372036854775808,\xff,,\x00\n1e3\n",
 		"tag,\"id\",name\n,1,\n\"\",2,\"\"", "id,name\n1,\"\n\n", "id,name\n1,a\r\r\n",
+		"sep=;\nID; Name \n1.0;a\n;\n2;b;;\n", "id\tname\r1\t\"a\nb\"\r2\tc\r", "id,name,tag\n1,\"a\n2,\"b\",c\n3,d\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -112,17 +114,23 @@ func FuzzCSV(f *testing.F) {
 // checkAgainstStandard compares the rows with the rows of encoding/csv, if it can read the file. encoding/csv differs
 // from RFC 4180 only in its handling of CR.
 func checkAgainstStandard(t *testing.T, file []byte, rows []row) {
+	f, err := dump.Open(t.Context(), bytes.NewReader(file), dump.Options{Format: dump.CSV, AllowEmptyNames: true})
+	if err != nil || f.Found().Separator != "," || bytes.HasPrefix(bytes.ToLower(bytes.TrimLeft(file, "\"\n")), []byte("sep=")) {
+		return
+	}
 	records, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\uFEFF")))).ReadAll()
 	if err != nil || len(records) == 0 {
 		return
 	}
-	id, name, tag := slices.Index(records[0], "id"), slices.Index(records[0], "name"), slices.Index(records[0], "tag")
-	if !unique(records[0]) || id < 0 || name < 0 || len(records[0]) > 1024 {
-		if len(rows) > 0 {
-			t.Errorf("got rows below the invalid header %q", records[0])
+	column := func(ours string) int {
+		theirs, ok := f.Found().Columns[ours]
+		if !ok {
+			return -1
 		}
-		return
+		return slices.Index(records[0], theirs)
 	}
+	id, name, tag := column("id"), column("name"), column("tag")
+	records = slices.DeleteFunc(records, func(cells []string) bool { return strings.Join(cells, "") == "" })
 	if len(rows) != len(records)-1 {
 		t.Fatalf("got %d rows, want %d as in encoding/csv", len(rows), len(records)-1)
 	}
@@ -141,15 +149,6 @@ func checkAgainstStandard(t *testing.T, file []byte, rows []row) {
 			t.Errorf("line %d: an empty id is valid", rows[i].Line)
 		}
 	}
-}
-
-// unique reports whether a header has each column of a plant at most once.
-func unique(header []string) bool {
-	seen := map[string]int{}
-	for _, column := range header {
-		seen[column]++
-	}
-	return max(seen["id"], seen["name"], seen["tag"]) == 1
 }
 
 var (

@@ -237,9 +237,9 @@ func encodingOf(head []byte, chosen string) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\uFEFF")):
 		return "UTF-8"
-	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), n > 1 && start[0] != 0 && start[1] == 0 && start[3] == 0:
+	case bytes.HasPrefix(head, []byte{0xff, 0xfe}), n == 4 && start[0] != 0 && start[1] == 0 && start[3] == 0:
 		return "UTF-16LE"
-	case bytes.HasPrefix(head, []byte{0xfe, 0xff}), n > 1 && start[0] == 0 && start[1] != 0 && start[2] == 0:
+	case bytes.HasPrefix(head, []byte{0xfe, 0xff}), n == 4 && start[0] == 0 && start[1] != 0 && start[2] == 0:
 		return "UTF-16BE"
 	}
 	return cmp.Or(chosen, "UTF-8")

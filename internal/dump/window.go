@@ -54,7 +54,7 @@ func (w *window) peek(n int) []byte {
 func (w *window) unread() []byte { return w.buf[w.start:w.end] }
 
 func (w *window) discard(n int) {
-	w.line += int64(bytes.Count(w.unread()[:n], []byte{'\n'}))
+	w.line += int64(bytes.Count(w.unread()[:n], []byte{w.lineEnd}))
 	w.start += n
 }
 
