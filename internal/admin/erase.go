@@ -61,6 +61,9 @@ func (s *Service) Erase(ctx context.Context, e Erasure, by audit.Origin) (Erased
 		return Erased{}, plant.InvalidInput("since must be before until")
 	}
 	plants, next, err := s.selected(ctx, e)
+	if ended, ok := errors.AsType[*plant.Error](context.Cause(ctx)); ok { // the credential has, between two parts
+		err = ended
+	}
 	if err != nil {
 		return Erased{}, err
 	}

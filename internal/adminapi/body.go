@@ -65,6 +65,9 @@ func read(body []byte, members map[string]any) error {
 			return plant.Errorf(plant.CodeMemberTwice, "member %s occurs twice; send it once", name)
 		case string(value) == "null" || json.Unmarshal(value, into) != nil:
 			return plant.InvalidInput("%s must be %s; got %s", name, kindOf(into), server.Shorten(string(value)))
+		case value[0] == '"' && plant.HasUnpaired(value):
+			return plant.Errorf(plant.CodeLoneSurrogate,
+				"%s contains an unpaired surrogate; send the whole pair or the character in UTF-8", name)
 		}
 		given[name] = true
 	}

@@ -185,11 +185,12 @@ func withoutFault(show faultPage) server.HandlerFunc {
 }
 
 // onPage returns the function of a route that shows the page of the form again if the change is refused, with the
-// reason.
+// reason, unless the session has ended.
 func onPage(handle server.HandlerFunc, show faultPage) server.HandlerFunc {
 	return func(call *server.Call) error {
 		err := handle(call)
-		if e, ok := errors.AsType[*plant.Error](err); ok && e.Code.Status() < http.StatusInternalServerError {
+		e, ok := errors.AsType[*plant.Error](err)
+		if ok && e.Code.Status() < http.StatusInternalServerError && e.Code.Status() != http.StatusUnauthorized {
 			return show(call, e)
 		}
 		return err

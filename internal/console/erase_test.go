@@ -243,3 +243,34 @@ func unescaped(value string, hidden bool) string {
 	}
 	return strings.NewReplacer("\r", "", "\n", "").Replace(value)
 }
+
+// TestEraseEndsWithTheSession revokes the token of a session after the first part of an erasure.
+func TestEraseEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.mint("shop", auth.ScopeCreate)
+	var batch []store.Create
+	for id := range int64(2 * admin.EraseMax) {
+		p := stored(id, "Rosa", plant.Tag{})
+		p.By = 2
+		batch = append(batch, p)
+	}
+	if _, err := h.engine.Insert(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	c := h.signIn(h.mint("temp", auth.ScopeAdmin|auth.ScopeRead))
+	var revoked atomic.Bool
+	h.console.SetClock(func() time.Time {
+		_, err := h.engine.Get(t.Context(), 0)
+		if err != nil && revoked.CompareAndSwap(false, true) { // the first part is erased
+			h.revoke(store.Selector{Name: "temp"})
+			h.awaitAudit(audit.RequestEnded, "reason=revoked")
+		}
+		return time.Now()
+	})
+	res := c.post("/credentials/2/erase", url.Values{"since": {"2026-01-01T00:00:00"}})
+	if !isSignIn(res) {
+		t.Errorf("got %d to %q: %s", res.status, res.Header.Get("Location"), res.body)
+	}
+	h.signIn(h.admin).get("/credentials/2/erase?since=2026-01-01T00:00:00").want(t, 200, "Erase 250 plants for good?")
+}

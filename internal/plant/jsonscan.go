@@ -171,6 +171,14 @@ func (d *decoder) text() (text, bool) {
 	}
 }
 
+// HasUnpaired reports whether a valid JSON string, in its quotes, has an unpaired surrogate. encoding/json replaces it by
+// U+FFFD.
+func HasUnpaired(value []byte) bool {
+	d := decoder{data: value}
+	t, _ := d.text()
+	return t.lone
+}
+
 // loneSurrogate is the result of every escape that is an unpaired surrogate.
 const loneSurrogate rune = 0xD800
 
