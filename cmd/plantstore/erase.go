@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +70,7 @@ hand stays until somebody removes it. The audit log gets the ids and the reason.
 	}
 	p.bindStoreOrServer(cmd.Flags())
 	cmd.Flags().StringVar(&creator, "creator", "", "plants that the credential with this `name` or id has created; "+
-		"0: the operator")
+		"id 7: always the id; 0: the operator")
 	bindMoment(cmd.Flags(), "since", "plants that were created since this `time`", &since)
 	bindMoment(cmd.Flags(), "until", "plants that were created before this `time`", &until)
 	cmd.Flags().StringVar(&tag, "tag", "", "plants with this `tag`")
@@ -88,6 +89,8 @@ func (p *program) erase(cmd *cobra.Command, e *erasure, args []string, from stri
 		return config.Usagef("say which plants: give ids, --from, or --creator, --since, --until or --tag")
 	case (len(args) > 0 || from != "") && some, len(args) > 0 && from != "":
 		return config.Usagef("give ids, or --from, or a selection by --creator, --since, --until and --tag")
+	case s.Creator != nil && !utf8.ValidString(*s.Creator), s.Tag != nil && !utf8.ValidString(*s.Tag):
+		return config.Usagef("creator and tag must be UTF-8") // --server would send U+FFFD instead
 	}
 	texts := args
 	if from != "" {
@@ -252,6 +255,8 @@ a negative id.`,
 				return config.Usagef("say what is right: give --name, --tag or --no-tag")
 			case c.Tag != nil && c.NoTag:
 				return config.Usagef("give --tag or --no-tag, not both")
+			case !utf8.ValidString(name) || !utf8.ValidString(tag):
+				return config.Usagef("name and tag must be UTF-8") // --server would send U+FFFD instead
 			}
 			return p.operate(cmd, existing, func(ctx context.Context, o operations) error {
 				r, err := o.Correct(ctx, id, c, p.operator())
