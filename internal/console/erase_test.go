@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -41,8 +43,15 @@ func (c *client) formOf(page response, action string) url.Values {
 func TestCorrectPlant(t *testing.T) {
 	t.Parallel()
 	const name = "Acer\tplantanoides\r\n'Crimson\u202e King'\x01"
-	h := start(t, stored(7, name, plantTag("tree")), stored(8, "Rosa", plant.Tag{}), stored(9, "Tilia", plantTag("")))
+	h := start(t, stored(7, name, plantTag("tree")), stored(8, "Rosa", plant.Tag{}), stored(9, "Tilia", plantTag("")),
+		stored(10, strings.Repeat("ü", 20_000), plant.Tag{}), stored(11, strings.Repeat("ü", 16<<10), plant.Tag{}))
 	c := h.signIn(h.admin)
+	c.get("/plants/10").want(t, 200, "It is too long for a form. Run <code>plantstore correct 10</code>.")
+	longest := c.formOf(c.get("/plants/11"), "/plants/11/correct")
+	longest.Set("tag", "ü")
+	if res := c.post("/plants/11/correct", longest); res.Header.Get("Location") != "/plants/11?done=corrected" {
+		t.Errorf("the longest name: %d, %s", res.status, res.body)
+	}
 	for i, step := range []struct {
 		id, name, tag, hasTag string // "=": as the page has it
 		want                  plant.Plant
@@ -273,4 +282,49 @@ func TestEraseEndsWithTheSession(t *testing.T) {
 		t.Errorf("got %d to %q: %s", res.status, res.Header.Get("Location"), res.body)
 	}
 	h.signIn(h.admin).get("/credentials/2/erase?since=2026-01-01T00:00:00").want(t, 200, "Erase 250 plants for good?")
+}
+
+// TestEraseInBrowser corrects and erases a plant, and erases what a token has created, with its time.
+func TestEraseInBrowser(t *testing.T) {
+	t.Parallel()
+	h := start(t, stored(1, "Acer plantanoides\nL.", plantTag("tree")), stored(2, "Rosa", plant.Tag{}))
+	h.mint("shop", auth.ScopeCreate)
+	late := stored(3, "Tilia", plant.Tag{})
+	late.At, late.By = time.Date(2026, 11, 22, 9, 30, 0, 0, time.UTC), 2
+	early := stored(4, "Salix", plant.Tag{})
+	early.By = 2
+	if _, err := h.engine.Insert(t.Context(), []store.Create{late, early}); err != nil {
+		t.Fatal(err)
+	}
+	b := startBrowser(t, h)
+	b.signIn()
+	b.open("/plants/1")
+	b.Await(`document.querySelector("#tag").value = "maple"`)
+	b.Do(
+		chromedp.SendKeys(chromedp.CSS("#reason"), "typing error"),
+		chromedp.Click(chromedp.CSS(".card .primary")),
+	)
+	b.Await(`document.body.innerText.includes("The plant is corrected.")`)
+	r, err := h.engine.Get(t.Context(), 1)
+	if want := (plant.Plant{Name: "Acer plantanoides\nL.", Tag: plantTag("maple")}); err != nil || r.Plant != want {
+		t.Errorf("corrected: got %+v, %v", r, err)
+	}
+	b.Do(
+		chromedp.Click(chromedp.CSS(`[popovertarget="question"].danger`)),
+		chromedp.SendKeys(chromedp.CSS("#erase-reason"), "not ours"), chromedp.Click(chromedp.CSS("dialog[open] .danger")),
+	)
+	b.Await(`document.body.innerText.includes("The plant is erased.")`)
+	h.awaitAudit(audit.PlantsErase, "reason=not ours")
+
+	b.open("/credentials/2/erase?since=2026-11-21T09:30")
+	b.Await(`document.body.innerText.includes("Erase 2 plants for good?")`)
+	b.Await(`document.querySelector("#since").value = "2026-11-22T09:30:00"`)
+	b.Do(chromedp.Click(chromedp.CSS("main form button")))
+	b.Await(`document.body.innerText.includes("Erase 1 plant for good?")`)
+	b.Do(chromedp.Click(chromedp.CSS(".choices .danger")))
+	b.Await(`document.body.innerText.includes("1 plant erased.")`)
+	if ids := left(t, h); ids != "2 4" {
+		t.Errorf("left %s", ids)
+	}
+	b.check("erase")
 }
