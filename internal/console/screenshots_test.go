@@ -68,6 +68,9 @@ func startNursery(t *testing.T) *harness {
 		}
 		batch[i] = stored(int64(1000+i), name, tag)
 		batch[i].At = now.Add(time.Duration(i-plants) * 2 * time.Second)
+		if i >= plants-40 {
+			batch[i].By = 2 // web-shop
+		}
 	}
 	file := filepath.Join(t.TempDir(), "plantstore.db")
 	open := func(metrics prometheus.Registerer) (storetest.Engine, error) {
@@ -81,9 +84,9 @@ func startNursery(t *testing.T) *harness {
 		t.Fatal(err)
 	}
 	h := startOn(t, file, open)
+	h.mint("web-shop", auth.ScopeCreate)
 	for name, scopes := range map[string]auth.Scopes{
-		"web-shop": auth.ScopeCreate, "greenhouse-scanner": auth.ScopeCreate | auth.ScopeRead,
-		"prometheus": auth.ScopeMetrics,
+		"greenhouse-scanner": auth.ScopeCreate | auth.ScopeRead, "prometheus": auth.ScopeMetrics,
 	} {
 		h.mint(name, scopes)
 	}
@@ -152,6 +155,7 @@ func TestScreenshots(t *testing.T) {
 		}},
 		{"import", "/import", nil},
 		{"credentials", "/credentials", nil},
+		{"erase", "/credentials/2/erase?since=2026-01-01T00:00:00", nil},
 		{"backups", "/backups", func() { // the directory is one of the test
 			b.Await(`[...document.querySelectorAll(".lead bdi")].every(e => e.textContent = "/mnt/backup/plantstore")`)
 		}},
