@@ -71,7 +71,9 @@ func (s *Service) Erase(ctx context.Context, e Erasure, by audit.Origin) (Erased
 	if e.DryRun {
 		for _, p := range plants[:min(len(plants), erasedFirst)] {
 			r, err := s.Plant(ctx, p.ID)
-			if damaged, ok := errors.AsType[*plant.Error](err); ok && damaged.Code == plant.CodePlantDamaged {
+			if known, ok := errors.AsType[*plant.Error](err); ok && known.Code == plant.CodePlantNotFound {
+				continue // it was erased meanwhile
+			} else if ok && known.Code == plant.CodePlantDamaged {
 				r, err = plant.Record{NewPlant: plant.NewPlant{ID: p.ID}, Damaged: true}, nil
 			}
 			if err != nil {
@@ -228,25 +230,22 @@ func (s *Service) Correct(ctx context.Context, id int64, c Correction, by audit.
 	if right == old.NewPlant {
 		return old, nil
 	}
-	_, err = change(ctx, s, func(ctx context.Context) (struct{}, error) {
+	creator, name := creatorOf(by)
+	corrected := plant.Record{NewPlant: right, CreatedAt: time.Now().UTC().Truncate(time.Microsecond), CreatedBy: name}
+	return change(ctx, s, func(ctx context.Context) (plant.Record, error) {
 		rows, err := s.engine.PlantsByID(ctx, []int64{id}, store.PlantsBytes)
 		if err == nil && (len(rows) == 0 || rows[0].NewPlant != old.NewPlant) {
 			err = store.ErrNotFound
 		}
 		if err == nil {
-			at := time.Now().UTC().Truncate(time.Microsecond)
-			create := store.Create{Plant: right, By: creatorOf(by), At: at}
+			create := store.Create{Plant: right, By: creator, At: corrected.CreatedAt}
 			err = s.engine.Correct(ctx, store.VersionOf(rows[0]), create, c.Reason, by)
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			err = plant.Errorf(plant.CodePlantNotFound, "plant %d has changed; read it, and correct it again", id)
 		}
-		return struct{}{}, err
+		return corrected, err
 	})
-	if err != nil {
-		return none, err
-	}
-	return s.Plant(ctx, id)
 }
 
 func deref(text *string) string {
@@ -256,11 +255,12 @@ func deref(text *string) string {
 	return *text
 }
 
-// creatorOf returns the id of the credential of a request; 0 for a command of the operator.
-func creatorOf(by audit.Origin) int64 {
+// creatorOf returns the id of the credential of a request, and its name as in plant.Record; 0 for a command of the
+// operator.
+func creatorOf(by audit.Origin) (id int64, name string) {
 	if by.Actor.Kind != audit.Token {
-		return 0
+		return 0, ""
 	}
-	id, _ := strconv.ParseInt(by.Actor.ID, 10, 64) // the server sets it
-	return id
+	id, _ = strconv.ParseInt(by.Actor.ID, 10, 64) // the server sets it
+	return id, store.CreatorName(by.Actor.Name, id)
 }

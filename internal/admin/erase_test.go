@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,4 +173,51 @@ func TestCorrect(t *testing.T) {
 	if _, err := service.Correct(t.Context(), 2, admin.Correction{Name: &name}, by); err == nil {
 		t.Error("a plant that is not stored")
 	}
+}
+
+// TestCorrectAtTheSameTime corrects a plant from two sides: each response has the content of its own request.
+func TestCorrectAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	service, _ := open(t, admin.Config{}, create(1, "Acer", plant.Tag{}))
+	var sides sync.WaitGroup
+	for side := range 2 {
+		sides.Go(func() {
+			for i := range 50 {
+				name := fmt.Sprint("Acer ", side, i)
+				r, err := service.Correct(t.Context(), 1, admin.Correction{Name: &name}, audit.Origin{})
+				if err == nil && r.Name != name {
+					t.Errorf("got %s, want %s", r.Name, name)
+				}
+			}
+		})
+	}
+	sides.Wait()
+}
+
+// TestDryRunAtTheSameTime erases plants during dry runs, which must not fail.
+func TestDryRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const plants = 100
+	var batch []store.Create
+	var ids []int64
+	for id := range int64(plants) {
+		batch, ids = append(batch, create(id, "A", plant.Tag{})), append(ids, id)
+	}
+	service, _ := open(t, admin.Config{}, batch...)
+	var erasing sync.WaitGroup
+	erasing.Go(func() {
+		for i := range ids {
+			if _, err := service.Erase(t.Context(), admin.Erasure{IDs: ids[i : i+1]}, audit.Origin{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for left := int64(plants); left > 0; {
+		dry, err := service.Erase(t.Context(), admin.Erasure{IDs: ids, DryRun: true}, audit.Origin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = dry.Plants
+	}
+	erasing.Wait()
 }
