@@ -39,7 +39,7 @@ type Erased struct {
 
 const (
 	// EraseMax is the most plants of a part. Clients wait for its transaction on SQLite.
-	EraseMax = 250
+	EraseMax = 100
 
 	erasedFirst = 10 // Erased.First
 )

@@ -121,7 +121,7 @@ func TestRefusedErasures(t *testing.T) {
 	for want, e := range map[string]admin.Erasure{
 		"say which plants":                 {},
 		"not both":                         {IDs: []int64{1}, Tag: &tag},
-		"at most 250":                      {IDs: make([]int64, admin.EraseMax+1)},
+		"at most 100":                      {IDs: make([]int64, admin.EraseMax+1)},
 		"no credential has the name or th": {Creator: &nobody},
 		`no credential has the name or the id "id 1x"`: {Creator: &no},
 		"since must be before until":                   {Since: &now, Until: &now},
