@@ -14,7 +14,8 @@ const (
 	idInteger   = "id must be a 64-bit integer in decimal digits; got "
 	idBetween   = "id must be from -9223372036854775808 to 9223372036854775807; got "
 	rounded     = `", which a spreadsheet may have rounded`
-	shortened   = rounded + " to show it; set the format of the column to a number without decimals, and save the file again"
+	shortened   = rounded + " to show it; set the format of the column to a number without decimals, and save the file again; " +
+		"an id of more than 15 digits is lost there, so take it from its source, as text"
 	headerWants = "; a CSV file begins with a header with the columns id, name and optionally tag"
 )
 

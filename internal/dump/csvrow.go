@@ -108,7 +108,8 @@ func (r *csvReader) id(faults *plant.Faults, row []byte) int64 {
 	case plant.CodeIDNotInteger:
 		got += ", which a spreadsheet may have rounded"
 		if bytes.ContainsAny(cell, "eE") {
-			got += " to show it; set the format of the column to a number without decimals, and save the file again"
+			got += " to show it; set the format of the column to a number without decimals, and save the file again; " +
+				"an id of more than 15 digits is lost there, so take it from its source, as text"
 		}
 	}
 	faults.Add(code, r.label("id")+rule+got)
