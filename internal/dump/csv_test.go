@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	idInteger   = "id must be a 64-bit integer in decimal digits; got "
-	idBetween   = "id must be from -9223372036854775808 to 9223372036854775807; got "
-	rounded     = `", which a spreadsheet may have rounded`
-	shortened   = rounded + " to show it; set the format of the column to a number without decimals, and save the file again; " +
+	idInteger = "id must be a 64-bit integer in decimal digits; got "
+	idBetween = "id must be from -9223372036854775808 to 9223372036854775807; got "
+	rounded   = `", which a spreadsheet may have rounded`
+	shortened = rounded + " to show it; set the format of the column to a number without decimals, and save the file again; " +
 		"an id of more than 15 digits is lost there, so take it from its source, as text"
 	headerWants = "; a CSV file begins with a header with the columns id, name and optionally tag"
 )
@@ -123,26 +123,31 @@ func TestReadCSVFaults(t *testing.T) {
 		{"quote at the end", "1,\"", []row{{Line: 2, Raw: `1,"`, Err: "column 2 (name)" + open}}},
 		{
 			"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n", []row{
-				{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
+				{2, "2,Bellis", named(2, "Bellis"), ""},
+				{Line: 3, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
 				{4, "2,Bellis", named(2, "Bellis"), ""},
 			},
 		},
 		{
 			"quote closed by the next row's", "1,\"Rosa\n2,\"Bellis\"\n3,\"c\nd\"\n", []row{
-				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, {3, `2,"Bellis"`, named(2, "Bellis"), ""},
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
+				{3, `2,"Bellis"`, named(2, "Bellis"), ""},
 				{4, "3,\"c\nd\"", named(3, "c\nd"), ""},
 			},
 		},
 		{
 			"quote closed at the end of a cell", "1,\"Rosa\n2,Bellis\n3,\",d\n2,Bellis\n", []row{
-				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, bellis,
-				{Line: 4, Raw: `3,",d`, Err: "column 2 (name)" + open}, {5, "2,Bellis", named(2, "Bellis"), ""},
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
+				bellis,
+				{Line: 4, Raw: `3,",d`, Err: "column 2 (name)" + open},
+				{5, "2,Bellis", named(2, "Bellis"), ""},
 			},
 		},
 		{
 			"quote not closed within the longest row", "1,\"Rosa\n2,Bellis\n" + strings.Repeat("\n", 2*rowBytesMax) + `3,"c"`,
 			[]row{
-				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open}, bellis,
+				{Line: 2, Raw: `1,"Rosa`, Err: "column 2 (name)" + open},
+				bellis,
 				{4 + 2*rowBytesMax, `3,"c"`, named(3, "c"), ""},
 			},
 		},
