@@ -70,15 +70,7 @@ at the end. Send the file to its admin API, or upload it in the console.`,
 				if err := job.open(ctx, args[0]); err != nil {
 					return err
 				}
-				serve.TuneImport(p.env)
-				if !dryRun {
-					return p.onStore(cmd, creating(create), job.run)
-				}
-				err = p.onStore(cmd, readOnly, job.run)
-				if create && errors.Is(err, store.ErrNoStore) {
-					return job.run(ctx, nil)
-				}
-				return err
+				return job.runOnStore(cmd, create)
 			})
 		},
 	}
@@ -94,6 +86,19 @@ at the end. Send the file to its admin API, or upload it in the console.`,
 		"write the rows that are not stored to this `file`, which is complete when import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd
+}
+
+// runOnStore opens the store and runs the import. A dry run changes and creates no store.
+func (j *importJob) runOnStore(cmd *cobra.Command, create bool) error {
+	serve.TuneImport(j.p.env)
+	if !j.dryRun {
+		return j.p.onStore(cmd, creating(create), j.run)
+	}
+	err := j.p.onStore(cmd, readOnly, j.run)
+	if create && errors.Is(err, store.ErrNoStore) {
+		return j.run(cmd.Context(), nil)
+	}
+	return err
 }
 
 type importJob struct {

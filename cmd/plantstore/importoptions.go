@@ -24,7 +24,8 @@ const numberFromFlag = "number-from"
 
 func (i *importFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&i.format, "format", "", "`format` of the input: csv, jsonl or json; without it, import finds it out")
-	f.StringVar(&i.encoding, "encoding", "", "`encoding` of a file that is not UTF-8 or UTF-16: "+strings.Join(dump.Encodings(), ", "))
+	f.StringVar(&i.encoding, "encoding", "",
+		"`encoding` of a file that is not UTF-8 or UTF-16: "+strings.Join(dump.Encodings(), ", "))
 	f.StringArrayVar(&i.columns, "column", nil,
 		"`column` of the file for id, name or tag, such as name=\"Scientific name\"; tag= for no tags; repeatable")
 	f.StringSliceVar(&i.idFrom, "id-from", nil, "make the id of each plant from the text in these `columns`")

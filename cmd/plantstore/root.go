@@ -32,7 +32,8 @@ type program struct {
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
-		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}, env: config.NewEnvironment(environ), args: args,
+		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr},
+		env:     config.NewEnvironment(environ), args: args,
 	}
 	root := newRoot(p)
 	root.SetArgs(args)

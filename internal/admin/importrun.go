@@ -22,7 +22,8 @@ import (
 func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) error {
 	rejected := 0
 	options := n.Options
-	options.Format, options.RowMax, options.PlantMax, options.RatioMax = n.Format, importRowMax, importPlantMax, importRatioMax
+	options.Format, options.RatioMax = n.Format, importRatioMax
+	options.RowMax, options.PlantMax = importRowMax, importPlantMax
 	var sorting *importer.Sorting // an import stores rows in the order of the file, while it arrives
 	if n.DryRun {
 		sorting = &importer.Sorting{Memory: importSortMemory}

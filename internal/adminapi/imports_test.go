@@ -823,17 +823,18 @@ func TestImportOptions(t *testing.T) {
 	}
 	dry := imported(reader, chosen+"&dry_run=true")
 	if dry.Counts != want || !dry.DryRun || len(dry.First) != 2 || dry.First[0].Name != "Rosé" ||
-		dry.Found.String() != "windows-1252, semicolon-separated, columns id (plant_id), name (Scientific Name), tag (family)" ||
+		dry.Found.String() != "windows-1252, semicolon-separated, "+
+			"columns id (plant_id), name (Scientific Name), tag (family)" ||
 		!strings.Contains(dry.Rejects[0].Reason, `the store has the name "Acer", this row "Quercus"`) {
 		t.Errorf("dry run: got %+v", dry)
 	}
 	if _, err := h.engine.Get(t.Context(), 1); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a dry run stored a plant: %v", err)
 	}
-	real := imported(creator, chosen)
-	if real.Counts != want || real.Rejects[0].Reason != "id 2: a plant with this id is stored with a different name; "+
+	whole := imported(creator, chosen)
+	if whole.Counts != want || whole.Rejects[0].Reason != "id 2: a plant with this id is stored with a different name; "+
 		"a plant with this id is stored with no tag" {
-		t.Errorf("import: got %+v", real)
+		t.Errorf("import: got %+v", whole)
 	}
 	made := imported(creator, "&encoding=windows-1252&id_from=Scientific+Name,family&name_column=Scientific+Name"+
 		"&allow_empty_names=true&tag_column=")
@@ -844,9 +845,10 @@ func TestImportOptions(t *testing.T) {
 		t.Errorf("numbers: got %+v", numbered)
 	}
 	for query, message := range map[string]string{
-		"dry_run=1":              `dry_run must be true or false; got "1"`,
-		"number_from=x":          `number_from must be a 64-bit integer; got "x"`,
-		"encoding=x":             `unknown encoding "x"; use macintosh, windows-1250, windows-1251, windows-1252, or none for UTF-8 and UTF-16`,
+		"dry_run=1":     `dry_run must be true or false; got "1"`,
+		"number_from=x": `number_from must be a 64-bit integer; got "x"`,
+		"encoding=x": `unknown encoding "x"; use macintosh, windows-1250, windows-1251, windows-1252, or none for UTF-8 ` +
+			"and UTF-16",
 		"id_column=a&id_from=b":  "ids come from one place: a column, the texts of columns, or a number; choose one of them",
 		"id_column=":             "the name of a column is empty; only the column for tags may be empty",
 		"number_from=1&id_from=": "the name of a column is empty; only the column for tags may be empty",

@@ -49,8 +49,8 @@ func decompress(ctx context.Context, r io.Reader, ratioMax int64) (io.ReadCloser
 	return content, content.compression, nil
 }
 
-// members reads the members of a gzip file (RFC 1952 section 2.2), and skips zeros after them, with which tapes and some
-// file systems fill a block.
+// members reads the members of a gzip file (RFC 1952 section 2.2), and skips zeros after them, with which tapes and
+// some file systems fill a block.
 type members struct {
 	*gzip.Reader
 	file *bufio.Reader

@@ -16,8 +16,8 @@ import (
 // columnsMax is the largest number of columns in a header. It bounds the memory for a row that consists of commas.
 const columnsMax = 1024
 
-// csvReader reads CSV as in RFC 4180, with any of four separators. It does not use encoding/csv, which turns CRLF inside
-// quotes into LF and so changes the text of a cell.
+// csvReader reads CSV as in RFC 4180, with any of four separators. It does not use encoding/csv, which turns CRLF
+// inside quotes into LF and so changes the text of a cell.
 type csvReader struct {
 	window
 
@@ -95,7 +95,8 @@ func (r *csvReader) look() {
 		r.scan.use(r.form.separator, r.lineEnd)
 		return
 	}
-	wanted := slices.Concat([]string{"id", "name", "tag"}, r.options.IDFrom, slices.Collect(maps.Values(r.options.Columns)))
+	wanted := slices.Concat([]string{"id", "name", "tag"}, r.options.IDFrom,
+		slices.Collect(maps.Values(r.options.Columns)))
 	best := 0
 	for i := range len(separators) {
 		const named = windowBytes // more than a line has separators
@@ -116,8 +117,8 @@ func (r *csvReader) look() {
 // separators are the separators that look knows. The first ones take precedence.
 const separators = ",;\t|"
 
-// firstLine returns the first line that is not blank, without its line end, as far as the window has it. It discards the
-// blank lines, and sets lineEnd.
+// firstLine returns the first line that is not blank, without its line end, as far as the window has it. It discards
+// the blank lines, and sets lineEnd.
 func (r *csvReader) firstLine() []byte {
 	for len(r.peek(2)) > 0 && (r.unread()[0] == '\r' || r.unread()[0] == '\n') {
 		r.setLineEnd(r.unread())
@@ -193,8 +194,8 @@ func (r *csvReader) scanRow(row *Row) error {
 	}
 }
 
-// scanPart is a scan for window.row. In a row that is too long, it ends a quoted cell: with the row, if that has several
-// lines, else with the line.
+// scanPart is a scan for window.row. In a row that is too long, it ends a quoted cell: with the row, if that has
+// several lines, else with the line.
 func (r *csvReader) scanPart(data []byte) (n int, done bool) {
 	before := r.scan.scanned
 	n, done = r.scan.scan(data)

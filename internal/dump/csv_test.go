@@ -14,7 +14,8 @@ const (
 	idInteger = "id must be a 64-bit integer in decimal digits; got "
 	idBetween = "id must be from -9223372036854775808 to 9223372036854775807; got "
 	rounded   = `", which a spreadsheet may have rounded`
-	shortened = rounded + " to show it; set the format of the column to a number without decimals, and save the file again; " +
+	shortened = rounded + " to show it; set the format of the column to a number without decimals, " +
+		"and save the file again; " +
 		"an id of more than 15 digits is lost there, so take it from its source, as text"
 	headerWants = "; a CSV file begins with a header with the columns id, name and optionally tag"
 )
@@ -212,7 +213,9 @@ func TestReadCSVContent(t *testing.T) {
 		{"\xff,a,", row{Err: idInteger + `"\xff"`}},
 		{strings.Repeat("x", 41) + ",a,", row{Err: idInteger + `"` + strings.Repeat("x", 40) + `"…`}},
 		{"1,a\xff,", row{Err: `name is not UTF-8; got "a\xff", which would be "aÿ" in the encoding windows-1252`}},
-		{"1,\xed\xa0\x80,", row{Err: `name is not UTF-8; got "\xed\xa0\x80", which would be "í\u00a0€" in the encoding windows-1252`}},
+		{"1,\xed\xa0\x80,", row{
+			Err: `name is not UTF-8; got "\xed\xa0\x80", which would be "í\u00a0€" in the encoding windows-1252`,
+		}},
 		{"1,a,\xe9", row{Err: `tag is not UTF-8; got "\xe9", which would be "é" in the encoding windows-1252`}},
 		{"1,a\x00,", row{Err: "name contains the character U+0000; remove it"}},
 		{"1,a,\x00", row{Err: "tag contains the character U+0000; remove it"}},
@@ -235,13 +238,14 @@ func TestReadCSVContent(t *testing.T) {
 
 func TestReadCSVHeader(t *testing.T) {
 	t.Parallel()
+	const noNames = "the first row must have the names of the columns, such as id, name and tag; "
 	for _, tt := range []struct{ name, in, want string }{
 		{"empty", "", "the file is empty" + headerWants},
 		{"byte order mark alone", "\uFEFF", "the file is empty" + headerWants},
 		{"blank", "\n\r\n\n", "the file is empty" + headerWants},
 		{"no id", "name,tag\n1,Rosa\n", `line 1: the header has no column id; the columns are name, tag`},
-		{"no name", "\nid\n1\n", `line 2: the first row must have the names of the columns, such as id, name and tag; got id; add a row above it`},
-		{"neither", "x\n1,Rosa\n", `line 1: the first row must have the names of the columns, such as id, name and tag; got x; add a row above it`},
+		{"no name", "\nid\n1\n", "line 2: " + noNames + "got id; add a row above it"},
+		{"neither", "x\n1,Rosa\n", "line 1: " + noNames + "got x; add a row above it"},
 		{"many", "a" + strings.Repeat(",a", 50), "line 1: the header has no columns id and name; the columns are " +
 			strings.Repeat("a, ", 40) + "…"},
 		{"id twice", "id,name,id\n", "line 1: the header has the column id twice; the columns are id, name, id"},

@@ -135,9 +135,9 @@ func (r *csvReader) idFromTexts(faults *plant.Faults, row []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
 }
 
-// parseID returns the id in a cell, or the code of its fault. It accepts only decimal digits with an optional minus sign,
-// because a spreadsheet that writes 9.22E+18 has rounded the id. It accepts 1.0, as programs write integers in a column of
-// floats, up to 2^53: floats have these integers exactly.
+// parseID returns the id in a cell, or the code of its fault. It accepts only decimal digits with an optional minus
+// sign, because a spreadsheet that writes 9.22E+18 has rounded the id. It accepts 1.0, as programs write integers in a
+// column of floats, up to 2^53: floats have these integers exactly.
 func parseID(cell []byte) (int64, plant.Code) {
 	if whole, zeros, ok := bytes.Cut(cell, []byte{'.'}); ok && len(bytes.Trim(zeros, "0")) == 0 && len(zeros) > 0 {
 		if id, code := parseID(whole); code == 0 && -1<<53 <= id && id <= 1<<53 {

@@ -1,5 +1,5 @@
-// Package dump reads and writes files of plants: CSV, JSON Lines and JSON, plain or compressed. A File returns the
-// rows as an iterator, in bounded memory for a file of any size. An invalid row is returned with its line and the reason, so
+// Package dump reads and writes files of plants: CSV, JSON Lines and JSON, plain or compressed. A File returns the rows
+// as an iterator, in bounded memory for a file of any size. An invalid row is returned with its line and the reason, so
 // one bad row does not hide the others.
 //
 // JSON Lines and JSON keep every plant exactly. CSV keeps every name and every tag that is not empty; an empty tag and

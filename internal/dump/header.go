@@ -168,7 +168,7 @@ func likelyOptions(o Options, header []string, rows [][]string) Options {
 		return err != nil || i < 0
 	})
 	choose := func(ours string, i int) {
-		if _, clear := columns[ours]; !clear && i >= 0 {
+		if _, known := columns[ours]; !known && i >= 0 {
 			columns[ours] = header[i]
 		}
 	}

@@ -84,7 +84,7 @@ type Found struct {
 
 	// CSV
 	Separator  string            `json:"separator,omitempty"`
-	Columns    map[string]string `json:"columns,omitempty"` // the column of the file for id, name and tag; a made id has none
+	Columns    map[string]string `json:"columns,omitempty"` // of the file for id, name and tag; a made id has none
 	IDFrom     []string          `json:"id_from,omitempty"`
 	NumberFrom *int64            `json:"number_from,omitempty"`
 	Header     []string          `json:"header,omitempty"` // all columns of the file

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -64,29 +63,46 @@ func TestOpen(t *testing.T) {
 		{"semicolon", strings.ReplaceAll(text, ",", ";"), "UTF-8, semicolon-separated, columns id, name, tag"},
 		{"tab", tabs, "UTF-8, tab-separated, columns id, name, tag"},
 		{"pipe", strings.ReplaceAll(text, ",", "|"), "UTF-8, pipe-separated, columns id, name, tag"},
-		{"more commas than semicolons", "id;name;tag;a,b,c,d\n1;Rosé;shrub\n",
-			`UTF-8, semicolon-separated, columns id, name, tag; ignored: "a,b,c,d"`},
-		{"line of Excel", "sep=;\r\nid;name,;name;tag\n1;;Rosé;shrub\n",
-			`UTF-8, semicolon-separated, columns id, name, tag; ignored: "name,"`},
-		{"line of Excel in quotes", "\n\"SEP=|\"\nid|name|tag\n1|Rosé|shrub\n", "UTF-8, pipe-separated, columns id, name, tag"},
+		{
+			"more commas than semicolons", "id;name;tag;a,b,c,d\n1;Rosé;shrub\n",
+			`UTF-8, semicolon-separated, columns id, name, tag; ignored: "a,b,c,d"`,
+		},
+		{
+			"line of Excel", "sep=;\r\nid;name,;name;tag\n1;;Rosé;shrub\n",
+			`UTF-8, semicolon-separated, columns id, name, tag; ignored: "name,"`,
+		},
+		{
+			"line of Excel in quotes", "\n\"SEP=|\"\nid|name|tag\n1|Rosé|shrub\n",
+			"UTF-8, pipe-separated, columns id, name, tag",
+		},
 		{"CR", "\rid,name,tag\r1,Rosé,shrub\r", "UTF-8, comma-separated, columns id, name, tag"},
 		{"byte order mark", "\uFEFF" + text, "UTF-8, comma-separated, columns id, name, tag"},
 		{"UTF-16LE", utf16(t, tabs, unicode.LittleEndian, unicode.UseBOM), "UTF-16LE, tab-separated, columns id, name, tag"},
 		{"UTF-16BE", utf16(t, text, unicode.BigEndian, unicode.UseBOM), "UTF-16BE, comma-separated, columns id, name, tag"},
-		{"UTF-16LE without a mark", utf16(t, text, unicode.LittleEndian, unicode.IgnoreBOM),
-			"UTF-16LE, comma-separated, columns id, name, tag"},
-		{"UTF-16BE without a mark", utf16(t, tabs, unicode.BigEndian, unicode.IgnoreBOM),
-			"UTF-16BE, tab-separated, columns id, name, tag"},
+		{
+			"UTF-16LE without a mark", utf16(t, text, unicode.LittleEndian, unicode.IgnoreBOM),
+			"UTF-16LE, comma-separated, columns id, name, tag",
+		},
+		{
+			"UTF-16BE without a mark", utf16(t, tabs, unicode.BigEndian, unicode.IgnoreBOM),
+			"UTF-16BE, tab-separated, columns id, name, tag",
+		},
 		{"gzip", zipped(text), "gzip, UTF-8, comma-separated, columns id, name, tag"},
-		{"gzip in parts, with zeros", zipped(text[:20]) + zipped(text[20:]) + strings.Repeat("\x00", 1000),
-			"gzip, UTF-8, comma-separated, columns id, name, tag"},
+		{
+			"gzip in parts, with zeros", zipped(text[:20]) + zipped(text[20:]) + strings.Repeat("\x00", 1000),
+			"gzip, UTF-8, comma-separated, columns id, name, tag",
+		},
 		{"case, blanks", "ID , Name,\uFEFFtag\u00a0\n1,Rosé,shrub\n", "UTF-8, comma-separated, columns id, name, tag"},
-		{"the very names first", "ID,Tag,id,NAME,tag\n,,1,Rosé,shrub\n",
-			"UTF-8, comma-separated, columns id, name, tag; ignored: ID, Tag"},
+		{
+			"the very names first", "ID,Tag,id,NAME,tag\n,,1,Rosé,shrub\n",
+			"UTF-8, comma-separated, columns id, name, tag; ignored: ID, Tag",
+		},
 		{"JSON Lines", `{"id":1,"name":"Rosé","tag":"shrub"}`, "UTF-8, JSON Lines"},
 		{"array", `[{"id":1,"name":"Rosé","tag":"shrub"}]`, "UTF-8, JSON array"},
-		{"JSON in UTF-16", utf16(t, `[{"id":1,"name":"Rosé","tag":"shrub"}]`, unicode.LittleEndian, unicode.UseBOM),
-			"UTF-16LE, JSON array"},
+		{
+			"JSON in UTF-16", utf16(t, `[{"id":1,"name":"Rosé","tag":"shrub"}]`, unicode.LittleEndian, unicode.UseBOM),
+			"UTF-16LE, JSON array",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,30 +131,57 @@ func TestOpenWithOptions(t *testing.T) {
 		options         dump.Options
 		want            row
 	}{
-		{"columns", theirs, "UTF-8, semicolon-separated, columns id (plant_id), name (Scientific Name), tag (family)",
-			with("id=plant_id", "name=scientific name", "tag=family"), row{Plant: tagged(7, "Rosa canina", "Rosaceae")}},
-		{"no tag", "id,name,tag\n1,Rosa,shrub\n", "UTF-8, comma-separated, columns id, name; ignored: tag", with("tag="),
-			row{Plant: named(1, "Rosa")}},
-		{"windows-1252", "id,name\n1,Ros\xe9 \x80\n", "windows-1252, comma-separated, columns id, name",
-			dump.Options{Encoding: "windows-1252"}, row{Plant: named(1, "Rosé €")}},
-		{"undefined in windows-1252", "id,name\n1,Ros\x81\n", "windows-1252, comma-separated, columns id, name",
+		{
+			"columns", theirs, "UTF-8, semicolon-separated, columns id (plant_id), name (Scientific Name), tag (family)",
+			with("id=plant_id", "name=scientific name", "tag=family"),
+			row{Plant: tagged(7, "Rosa canina", "Rosaceae")},
+		},
+		{
+			"no tag", "id,name,tag\n1,Rosa,shrub\n", "UTF-8, comma-separated, columns id, name; ignored: tag", with("tag="),
+			row{Plant: named(1, "Rosa")},
+		},
+		{
+			"windows-1252", "id,name\n1,Ros\xe9 \x80\n", "windows-1252, comma-separated, columns id, name",
 			dump.Options{Encoding: "windows-1252"},
-			row{Err: "name has bytes without a meaning in the encoding of the file; got \"Ros\uFFFD\""}},
-		{"no name", "id,name\n1,\n", "UTF-8, comma-separated, columns id, name", dump.Options{},
-			row{Err: "name is an empty cell; fill it in, or allow empty names"}},
-		{"empty name", "id,name\n1,\n", "UTF-8, comma-separated, columns id, name", dump.Options{AllowEmptyNames: true},
-			row{Plant: named(1, "")}},
-		{"numbers", "id,name\nA1,Rosa\n", "UTF-8, comma-separated, columns id (numbers from -5), name; ignored: id",
-			dump.Options{NumberFrom: new(int64(-5))}, row{Plant: named(-5, "Rosa")}},
-		{"id from a code", "code,name\nA1,Rosa\n", "UTF-8, comma-separated, columns id (made from code), name",
-			dump.Options{IDFrom: []string{"code"}}, row{Plant: named(815634507993410282, "Rosa")}},
-		{"id from texts", "genus,species,name\nRosa,,R\n",
-			"UTF-8, comma-separated, columns id (made from genus, species), name",
-			dump.Options{IDFrom: []string{"genus", "Species"}}, row{Plant: named(sha63("Rosa\x00"), "R")}},
-		{"id from empty cells", "genus,species,name\n,,R\n",
+			row{Plant: named(1, "Rosé €")},
+		},
+		{
+			"undefined in windows-1252", "id,name\n1,Ros\x81\n", "windows-1252, comma-separated, columns id, name",
+			dump.Options{Encoding: "windows-1252"},
+			row{Err: "name has bytes without a meaning in the encoding of the file; got \"Ros\uFFFD\""},
+		},
+		{
+			"no name", "id,name\n1,\n", "UTF-8, comma-separated, columns id, name",
+			dump.Options{},
+			row{Err: "name is an empty cell; fill it in, or allow empty names"},
+		},
+		{
+			"empty name", "id,name\n1,\n", "UTF-8, comma-separated, columns id, name",
+			dump.Options{AllowEmptyNames: true},
+			row{Plant: named(1, "")},
+		},
+		{
+			"numbers", "id,name\nA1,Rosa\n", "UTF-8, comma-separated, columns id (numbers from -5), name; ignored: id",
+			dump.Options{NumberFrom: new(int64(-5))},
+			row{Plant: named(-5, "Rosa")},
+		},
+		{
+			"id from a code", "code,name\nA1,Rosa\n", "UTF-8, comma-separated, columns id (made from code), name",
+			dump.Options{IDFrom: []string{"code"}},
+			row{Plant: named(815634507993410282, "Rosa")},
+		},
+		{
+			"id from texts", "genus,species,name\nRosa,,R\n",
 			"UTF-8, comma-separated, columns id (made from genus, species), name",
 			dump.Options{IDFrom: []string{"genus", "Species"}},
-			row{Err: "the cells that make the id are empty; fill in one of them"}},
+			row{Plant: named(sha63("Rosa\x00"), "R")},
+		},
+		{
+			"id from empty cells", "genus,species,name\n,,R\n",
+			"UTF-8, comma-separated, columns id (made from genus, species), name",
+			dump.Options{IDFrom: []string{"genus", "Species"}},
+			row{Err: "the cells that make the id are empty; fill in one of them"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,22 +207,42 @@ func sha63(text string) int64 {
 func TestHeaderError(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, in, reason, likely string }{
-		{"other names", "plant_id,common_name,harvest_type\n1,Tomato,Vegetable/Fruit\n", "the header has no columns id and name",
-			`{"columns":{"id":"plant_id","name":"common_name"}}`},
-		{"scientific before common", "Common Name;Scientific_Name;OBJECTID\nDog rose;Rosa canina;4\n",
-			"the header has no columns id and name", `{"columns":{"id":"OBJECTID","name":"Scientific_Name"}}`},
-		{"codes", "accession,taxon\nA-1,Rosa canina\nA-2,Rosa canina\n", "the header has no columns id and name",
-			`{"columns":{"name":"taxon"},"id_from":["accession"]}`},
-		{"nothing for an id", "species,count\nRosa canina,4\nRosa canina,4\n", "the header has no columns id and name",
-			`{"columns":{"name":"species"},"number_from":1}`},
-		{"id twice in the rows", "plant_id,name\n1,Rosa\n1,Acer\n", "the header has no column id", `{"columns":{"name":"name"},"number_from":1}`},
-		{"numbers are no names", "species,id,species_name\n1,2,Rosa\n", "the header has no column name",
-			`{"columns":{"id":"id","name":"species_name"}}`},
-		{"tags", "id,name,Tags\n1,Rosa,shrub\n", `the header has no column tag, but "Tags"`, `{"columns":{"id":"id","name":"name","tag":"Tags"}}`},
-		{"codes as id", "id,species\na-1,Rosa\n", "the header has no column name",
-			`{"columns":{"name":"species"},"id_from":["id"]}`},
-		{"windows-1252", "plant_id,name\n1,Ros\xe9\n", "the header has no column id",
-			`{"encoding":"windows-1252","columns":{"id":"plant_id","name":"name"}}`},
+		{
+			"other names", "plant_id,common_name,type\n1,Tomato,Vegetable\n", "the header has no columns id and name",
+			`{"columns":{"id":"plant_id","name":"common_name"}}`,
+		},
+		{
+			"scientific before common", "Common Name;Scientific_Name;OBJECTID\nDog rose;Rosa canina;4\n",
+			"the header has no columns id and name", `{"columns":{"id":"OBJECTID","name":"Scientific_Name"}}`,
+		},
+		{
+			"codes", "accession,taxon\nA-1,Rosa canina\nA-2,Rosa canina\n", "the header has no columns id and name",
+			`{"columns":{"name":"taxon"},"id_from":["accession"]}`,
+		},
+		{
+			"nothing for an id", "species,count\nRosa canina,4\nRosa canina,4\n", "the header has no columns id and name",
+			`{"columns":{"name":"species"},"number_from":1}`,
+		},
+		{
+			"id twice in the rows", "plant_id,name\n1,Rosa\n1,Acer\n", "the header has no column id",
+			`{"columns":{"name":"name"},"number_from":1}`,
+		},
+		{
+			"numbers are no names", "species,id,species_name\n1,2,Rosa\n", "the header has no column name",
+			`{"columns":{"id":"id","name":"species_name"}}`,
+		},
+		{
+			"tags", "id,name,Tags\n1,Rosa,shrub\n", `the header has no column tag, but "Tags"`,
+			`{"columns":{"id":"id","name":"name","tag":"Tags"}}`,
+		},
+		{
+			"codes as id", "id,species\na-1,Rosa\n", "the header has no column name",
+			`{"columns":{"name":"species"},"id_from":["id"]}`,
+		},
+		{
+			"windows-1252", "plant_id,name\n1,Ros\xe9\n", "the header has no column id",
+			`{"encoding":"windows-1252","columns":{"id":"plant_id","name":"name"}}`,
+		},
 		{"no rows", "key|title\n", "the header has no columns id and name", `{"columns":{"id":"key","name":"title"}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

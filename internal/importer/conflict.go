@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// foresee returns the outcomes that Insert would return for a batch of a dry run, whose ids ascend. Rows with the same id
-// may be in several batches.
+// foresee returns the outcomes that Insert would return for a batch of a dry run, whose ids ascend. Rows with the same
+// id may be in several batches.
 func (r *run) foresee(batch []store.Create) ([]store.Outcome, error) {
 	outcomes := make([]store.Outcome, len(batch))
 	ids := make([]int64, len(batch))
@@ -105,8 +105,8 @@ func differences(where string, row, other plant.Plant) error {
 	return fmt.Errorf("%s", strings.Join(all, "; "))
 }
 
-// shown returns two different texts in quotes, so that a person sees the difference. The start that they share is cut if
-// it is long. Texts with the same canonical form (Unicode Standard Annex #15) have escapes, because they look alike.
+// shown returns two different texts in quotes, so that a person sees the difference. The start that they share is cut
+// if it is long. Texts with the same canonical form (Unicode Standard Annex #15) have escapes, because they look alike.
 func shown(a, b string) (string, string) {
 	const shared, bytesMax = 20, 80
 	start := 0

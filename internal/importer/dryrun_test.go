@@ -54,7 +54,8 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 // A dry run counts what an import would do, and compares rows of the file with each other too. Batches have two rows.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	const file = "id,name,tag\n5,Acer,tree\n1,Rosa,shrub\n2,Rosa,shrub\n5,Acer,\nx,Tilia,\n5,Acer,tree\n3,Tilia,\n5,Ulmus,tree\n"
+	const file = "id,name,tag\n5,Acer,tree\n1,Rosa,shrub\n2,Rosa,shrub\n5,Acer,\nx,Tilia,\n5,Acer,tree\n" +
+		"3,Tilia,\n5,Ulmus,tree\n"
 	got, result := dryRun(t, file, stored(1, "Rosa", plant.Tagged("shrub")), stored(2, "Bellis", plant.Tag{}))
 	want := importer.Counts{Created: 2, Existing: 2, Conflicting: 3, Invalid: 1}
 	if got.counts != want || got.err != nil || result.Counts != want {
@@ -62,7 +63,8 @@ func TestDryRun(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		`6 "x,Tilia," id must be a 64-bit integer in decimal digits; got "x" false`,
-		`4 "2,Rosa,shrub" id 2: the store has the name "Bellis", this row "Rosa"; the store has the tag none, this row "shrub" true`,
+		`4 "2,Rosa,shrub" id 2: the store has the name "Bellis", this row "Rosa"; ` +
+			`the store has the tag none, this row "shrub" true`,
 		`5 "5,Acer," id 5: an earlier row has the tag "tree", this row none true`,
 		`9 "5,Ulmus,tree" id 5: an earlier row has the name "Acer", this row "Ulmus" true`,
 	}, got.rejects); diff != "" {

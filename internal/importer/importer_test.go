@@ -155,7 +155,8 @@ func TestRunCanceledAtItsEnd(t *testing.T) {
 					}
 					return io.NopCloser(strings.NewReader(file))
 				},
-				Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {}, OnConflict: importer.Fail, BatchRows: 2, BatchBytes: 1 << 20,
+				Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {},
+				OnConflict: importer.Fail, BatchRows: 2, BatchBytes: 1 << 20,
 				Insert: func(batch []store.Create) ([]store.Outcome, error) {
 					synctest.Wait() // the reader has sent its last batch, or waits
 					if batches++; batches == row.batch {
@@ -181,7 +182,8 @@ func TestRunReportsTime(t *testing.T) {
 			Source: func(context.Context) io.ReadCloser {
 				return io.NopCloser(strings.NewReader("id,name\n1,A\nx,A\nx,A\n2,A\n"))
 			},
-			Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {}, OnConflict: importer.Report, BatchRows: 1, BatchBytes: 1 << 20,
+			Options: dump.Options{Format: dump.CSV}, Found: func(dump.Found) {},
+			OnConflict: importer.Report, BatchRows: 1, BatchBytes: 1 << 20,
 			Insert: func(batch []store.Create) ([]store.Outcome, error) {
 				<-time.After(time.Second)
 				return make([]store.Outcome, len(batch)), nil

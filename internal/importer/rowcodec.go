@@ -8,8 +8,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// appendRow appends a valid row without its id: the three numbers of its place; the length of the raw row plus 1, or 0 for none; the raw row;
-// the length of the tag plus 1, or 0 for none; the tag; the name. Numbers are varints.
+// appendRow appends a valid row without its id: the three numbers of its place; the length of the raw row plus 1, or 0
+// for none; the raw row; the length of the tag plus 1, or 0 for none; the tag; the name. Numbers are varints.
 func appendRow(b []byte, row dump.Row) []byte {
 	b = binary.AppendUvarint(b, uint64(row.Line))
 	b = binary.AppendUvarint(b, uint64(row.LastLine))

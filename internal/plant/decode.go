@@ -28,8 +28,8 @@ func Decode(data []byte) (NewPlant, error) {
 	return d.plant, nil
 }
 
-// DecodeRow is Decode for a row of a file, which its errors call that. It calls unknown with the name of each member that
-// it ignores, which is valid during the call. With an error it returns a plant with the id alone, or 0.
+// DecodeRow is Decode for a row of a file, which its errors call that. It calls unknown with the name of each member
+// that it ignores, which is valid during the call. With an error it returns a plant with the id alone, or 0.
 func DecodeRow(data []byte, unknown func(name []byte)) (NewPlant, error) {
 	d := decoder{data: data, whole: "the row", give: "add", unknown: unknown}
 	if err := d.decode(); err != nil {
