@@ -25,7 +25,6 @@ type csvReader struct {
 	columns columns
 	options Options
 	found   map[string]string // as in Found.Columns
-	decoded bool              // from another encoding, in which U+FFFD is a fault
 	number  int64             // rows that are not blank
 	torn    int64             // quoted cells end in their lines up to this one
 	scan    csvScan           // state after the last row
@@ -65,7 +64,7 @@ func (r *csvReader) open(f *File) error {
 		return newHeaderError(row.Line, err, header, likelyOptions(f.options, header, r.sample()))
 	}
 	r.scan.header = header
-	r.columns, r.found, r.decoded = columns, f.found.Columns, f.found.Encoding != "UTF-8"
+	r.columns, r.found = columns, f.found.Columns
 	return nil
 }
 

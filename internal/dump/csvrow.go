@@ -62,9 +62,6 @@ func (r *csvReader) text(faults *plant.Faults, cell []byte, column string, hasNU
 	if !utf8.ValidString(text) {
 		faults.Add(plant.CodeBodyNotUTF8, r.label(column)+" is not UTF-8; got "+plant.Quote(cell)+
 			asWindows1252(cell))
-	} else if r.decoded && strings.ContainsRune(text, utf8.RuneError) {
-		faults.Add(plant.CodeBodyNotUTF8, r.label(column)+" has bytes without a meaning in the encoding of the file; got "+
-			plant.Quote(cell))
 	}
 	if strings.IndexByte(text, 0) >= 0 {
 		faults.Add(hasNUL, r.label(column)+" contains the character U+0000; remove it")

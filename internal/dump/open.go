@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
@@ -286,6 +287,18 @@ func (f *File) Close() {
 	}
 }
 
+// checkDecoded returns an error for a plant with the character that stands for bytes without a meaning in an encoding.
+func checkDecoded(p plant.NewPlant) error {
+	tag, _ := p.Tag.Get()
+	for _, text := range []string{p.Name, tag} {
+		if strings.ContainsRune(text, utf8.RuneError) {
+			return fmt.Errorf("%s has bytes without a meaning in the encoding of the file; choose another encoding",
+				plant.Quote([]byte(text)))
+		}
+	}
+	return nil
+}
+
 // Rows returns the rows of the file. It skips blank rows.
 //
 // If the input ends early, the last pair is an error without a row: the reader failed, or a JSON array is invalid. Rows
@@ -300,6 +313,9 @@ func (f *File) Rows() iter.Seq2[Row, error] {
 		for err == nil {
 			if err = f.rows.next(&row); err != nil {
 				break
+			}
+			if row.Err == nil && f.found.Encoding != "UTF-8" {
+				row.Err = checkDecoded(row.Plant)
 			}
 			if row.Err == nil {
 				row.Err = checkSize(row.Plant, cmp.Or(f.options.PlantMax, plantBytesMax))

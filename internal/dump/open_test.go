@@ -148,7 +148,13 @@ func TestOpenWithOptions(t *testing.T) {
 		{
 			"undefined in windows-1252", "id,name\n1,Ros\x81\n", "windows-1252, comma-separated, columns id, name",
 			dump.Options{Encoding: "windows-1252"},
-			row{Err: "name has bytes without a meaning in the encoding of the file; got \"Ros\uFFFD\""},
+			row{Err: "\"Ros\uFFFD\" has bytes without a meaning in the encoding of the file; choose another encoding"},
+		},
+		{
+			"half a surrogate in UTF-16", "\xff\xfe[\x00{\x00\"\x00i\x00d\x00\"\x00:\x001\x00,\x00" +
+				"\"\x00n\x00a\x00m\x00e\x00\"\x00:\x00\"\x00\x00\xd8\"\x00}\x00]\x00", "UTF-16LE, JSON array",
+			dump.Options{},
+			row{Err: "\"\uFFFD\" has bytes without a meaning in the encoding of the file; choose another encoding"},
 		},
 		{
 			"no name", "id,name\n1,\n", "UTF-8, comma-separated, columns id, name",
