@@ -158,8 +158,8 @@ func (s statements) FanOut(events int, now time.Time) (int64, error) {
 		RETURNING created_at, plant)
 		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
 		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
-		ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, due_at = excluded.due_at, dead_at = NULL,
-			attempts = 0, reason = NULL, erased = FALSE WHERE plantstore_deliveries.erased`, events, now)
+		ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, `+store.DueAfterClaim("$3")+`, dead_at = NULL,
+			attempts = 0, reason = NULL, erased = FALSE WHERE plantstore_deliveries.erased`, events, now, now.Add(store.ClaimMax))
 }
 
 // operations returns the operations that use the statements of the engine.

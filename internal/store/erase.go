@@ -70,13 +70,12 @@ func (o *Operations) Correct(ctx context.Context, old Version, c Create, reason 
 	return err
 }
 
-// replaceDeliveries replaces the events and deliveries of plants by deliveries to the active webhooks that are due at
-// once. The deletion from the outbox waits for a FanOut of the same events, so that none of its deliveries comes later.
+// replaceDeliveries replaces the events and deliveries of plants by deliveries to the active webhooks. The deletion from the outbox waits for a FanOut of the same events, so that none of its deliveries comes later.
 func (t Tables) replaceDeliveries(ids []int64, since time.Time, erased bool) error {
 	each := make([][]any, len(ids))
 	upserts := make([][]any, len(ids))
 	for i, id := range ids {
-		each[i], upserts[i] = []any{id}, []any{id, since, t.Now, erased}
+		each[i], upserts[i] = []any{id}, []any{id, since, t.Now, erased, t.Now.Add(ClaimMax)}
 	}
 	for _, change := range []struct {
 		sql  string
@@ -87,8 +86,8 @@ func (t Tables) replaceDeliveries(ids []int64, since time.Time, erased bool) err
 			"AND webhook IN (SELECT id FROM plantstore_webhooks WHERE NOT active)", each},
 		{`INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts, erased)
 			SELECT id, $1, $2, $3, 0, $4 FROM plantstore_webhooks WHERE active
-			ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, due_at = excluded.due_at, dead_at = NULL,
-				attempts = 0, reason = NULL, erased = excluded.erased`, upserts},
+			ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, ` + DueAfterClaim("$5") + `,
+				dead_at = NULL, attempts = 0, reason = NULL, erased = excluded.erased`, upserts},
 	} {
 		if _, err := t.ExecEach(change.sql, change.args); err != nil {
 			return err

@@ -54,6 +54,18 @@ type Claim struct {
 	Lease time.Duration // for which no other call returns the deliveries; whole microseconds
 }
 
+// ClaimMax is the longest claim that a change of a plant waits for.
+const ClaimMax = time.Minute
+
+// DueAfterClaim is the part of an upsert of a delivery that sets when it is due: as given; but if it replaces a claimed
+// one, at the end of that claim, so that no two attempts about a plant run at the same time. A result of the claimed
+// one makes it due at once. limit is the parameter with ClaimMax from now: a later time is a failed delivery's next.
+func DueAfterClaim(limit string) string {
+	const due = "plantstore_deliveries.due_at"
+	return "due_at = CASE WHEN " + due + " > excluded.due_at AND " + due + " <= " + limit + " THEN " + due +
+		" ELSE excluded.due_at END"
+}
+
 // DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that identify the delivery,
 // releases the claim: the delivery is due again at once.
 type DeliveryResult struct {
@@ -191,8 +203,9 @@ func (t Tables) TakeDeliveries(settled []DeliveryResult, claim Claim) ([]Deliver
 
 // settle stores the results of deliveries. It ignores a failure whose claim has expired.
 func (t Tables) settle(results []DeliveryResult) error {
-	var done, failed [][]any
+	var done, failed, all [][]any
 	for _, r := range results {
+		all = append(all, []any{t.Now, r.Webhook, r.Plant, r.Since, r.Lease})
 		if r.Done {
 			done = append(done, []any{r.Webhook, r.Plant, r.Since})
 			continue
@@ -201,15 +214,21 @@ func (t Tables) settle(results []DeliveryResult) error {
 		if r.Dead {
 			due, dead = time.Time{}, t.Now
 		}
-		failed = append(failed, []any{due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease})
+		failed = append(failed, []any{due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease, r.Since})
 	}
-	// Another time means that the plant has changed since the claim: the delivery is about an older version.
 	const doneSQL = "DELETE FROM plantstore_deliveries WHERE webhook = $1 AND plant = $2 AND since = $3"
-	_, err := t.ExecEach(doneSQL, done)
+	deleted, err := t.ExecEach(doneSQL, done)
+	updated := int64(0)
 	if err == nil {
-		_, err = t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, "+
-			"reason = coalesce(nullif($4, ''), reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7", failed)
+		updated, err = t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1, dead_at = $2, attempts = $3, "+
+			"reason = coalesce(nullif($4, ''), reason) WHERE webhook = $5 AND plant = $6 AND due_at = $7 AND since = $8", failed)
 	}
+	if err != nil || deleted+updated == int64(len(results)) {
+		return err
+	}
+	// Another time means that the plant has changed since the claim: a delivery about the change waits for its end.
+	_, err = t.ExecEach("UPDATE plantstore_deliveries SET due_at = $1 "+
+		"WHERE webhook = $2 AND plant = $3 AND since <> $4 AND due_at = $5", all)
 	return err
 }
 

@@ -152,8 +152,8 @@ func (s Statements) FanOut(events int, now time.Time) (int64, error) {
 	if err := s.Conn.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
 		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
 		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
-		"ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, due_at = excluded.due_at, dead_at = NULL, "+
-		"attempts = 0, reason = NULL, erased = 0 WHERE erased <> 0", events, now); err != nil {
+		"ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, "+store.DueAfterClaim("?3")+", dead_at = NULL, "+
+		"attempts = 0, reason = NULL, erased = 0 WHERE erased <> 0", events, now, now.Add(store.ClaimMax)); err != nil {
 		return 0, err
 	}
 	return s.Exec("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+

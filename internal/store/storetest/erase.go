@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -156,6 +157,40 @@ func testErasedEvents(t *testing.T, s Store) {
 	mustErase(t, e, versions(t, e, 2)...)
 	equal(t, "totals", mustTotals(t, e)[1], store.OutboxTotals{})
 	equal(t, "pending", mustTotals(t, e)[2].Pending, 1)
+}
+
+// testErasedInFlight shows that attempts about one plant never run at the same time: a delivery that replaces a claimed
+// one is due when that has a result, or when its claim ends.
+func testErasedInFlight(t *testing.T, s Store) {
+	e := open(t, s)
+	mustSetWebhooks(t, e, urlA)
+	claim := store.Claim{Most: map[int64]int{1: 9}, Lease: store.ClaimMax}
+	mustInsert(t, e, create(1, "first", plant.Tag{}))
+	erase := func() { equal(t, "erased", mustErase(t, e, versions(t, e, 1)...), 1) }
+	again := func() { mustInsert(t, e, create(1, "again", plant.Tag{})) }
+	for i, step := range []struct {
+		change func()
+		result func(*store.DeliveryResult)
+	}{{erase, done}, {again, done}, {erase, later}, {again, dead}, {erase, released}} {
+		taken := mustTake(t, e, claim)
+		if len(taken) != 1 {
+			t.Fatalf("step %d: got %+v", i, taken)
+		}
+		step.change()
+		if early := mustTake(t, e, claim); len(early) > 0 {
+			t.Errorf("step %d: at the same time %+v", i, early)
+		}
+		mustTake(t, e, store.Claim{}, settle(taken[0], step.result))
+	}
+
+	// A claim without a result ends by itself.
+	claim.Lease = time.Millisecond
+	again()
+	equal(t, "claimed", len(mustTake(t, e, claim)), 1)
+	erase()
+	for len(mustTake(t, e, claim)) == 0 {
+		runtime.Gosched()
+	}
 }
 
 // testEraseRace erases plants while others create them: each outcome is as if one came wholly before the other.

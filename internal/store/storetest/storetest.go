@@ -77,6 +77,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"erase/large", testEraseMany},
 		{"erase/corrections", testCorrect},
 		{"erase/deliveries", testErasedEvents},
+		{"erase/in flight", testErasedInFlight},
 		{"erase/race", testEraseRace},
 		{"move/tokens", testPutTokens},
 		{"move/audit", testPutAudit},
