@@ -37,6 +37,7 @@ const (
 type event struct {
 	Plant    int64
 	Name     string
+	Erased   bool
 	ID       string // webhook-id
 	Accepted bool   // the receiver answers 200 after this line
 	Fault    string // the event must not be delivered like this
@@ -71,11 +72,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	var plant struct {
-		ID   int64
-		Name string
+		ID         int64
+		Name, Type string
 	}
 	err = json.Unmarshal(body, &plant)
-	e := event{Plant: plant.ID, Name: plant.Name, ID: request.Header.Get("Webhook-Id")}
+	e := event{
+		Plant: plant.ID, Name: plant.Name, Erased: plant.Type == "plant.erased", ID: request.Header.Get("Webhook-Id"),
+	}
 	if err != nil || !signed(request.Header, body) {
 		e.Fault = fmt.Sprintf("invalid: %v, %s, %v", err, body, request.Header)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,12 +54,18 @@ var (
 		Old:  `"UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = $3"`,
 		New:  `"UPDATE plantstore_deliveries SET due_at = least(due_at, $1) WHERE webhook = $2 AND plant = $3"`,
 	}
+	// overtakesClaims delivers a change of a plant while a delivery about an earlier one is under way.
+	overtakesClaims = rig.Weakness{
+		File: "internal/store/outbox.go",
+		Old:  `" THEN " + due +`,
+		New:  `" THEN excluded.due_at" +`,
+	}
 	// inventsEvents delivers another plant than the one that was created.
 	inventsEvents = rig.Weakness{
-		File: "internal/webhook/attempt.go",
-		Old:  "\tbody := d.Plant.AppendJSON(nil)\n",
-		New: "\tif d.Plant.ID%10 == 0 {\n\t\td.Plant.ID++\n\t\td.Plant.Name += \"0\"\n\t}\n" +
-			"\tbody := d.Plant.AppendJSON(nil)\n",
+		File: "internal/webhook/sign.go",
+		Old:  "\t\tbody = d.Plant.AppendJSON(nil)\n",
+		New: "\t\tif d.Plant.ID%10 == 0 {\n\t\t\td.Plant.ID++\n\t\t\td.Plant.Name += \"0\"\n\t\t}\n" +
+			"\t\tbody = d.Plant.AppendJSON(nil)\n",
 	}
 )
 
@@ -74,6 +81,7 @@ func TestControl(t *testing.T) {
 	}{
 		{"forgets claims", forgetsClaims, false, 1, true},
 		{"shares claims", sharesClaims, true, 3, false},
+		{"overtakes claims", overtakesClaims, true, 3, false},
 		{"invents events", inventsEvents, false, 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,11 +110,14 @@ type harness struct {
 
 	mu      sync.Mutex
 	servers []*rig.Server // guarded by mu
+	changes map[int64]int // requests that erase, correct or create again, by id; guarded by mu
 }
 
 func newHarness(t testing.TB, program string, inDatabase bool, servers int) *harness {
 	t.Helper()
-	h := &harness{t: t, program: program, db: newStore(t, inDatabase), receiver: startReceiver(t)}
+	h := &harness{
+		t: t, program: program, db: newStore(t, inDatabase), receiver: startReceiver(t), changes: map[int64]int{},
+	}
 	h.flags = h.receiver.flags()
 	h.token = rig.Token(t, program, h.db, "webhooks")
 	importPlants(t, program, h.db, -100, 50) // before webhooks are on: without events
@@ -131,7 +142,8 @@ func (h *harness) server(i int) *rig.Server {
 	return h.servers[i]
 }
 
-// run creates plants while it kills servers and receivers, waits for the last deliveries, and returns the violations.
+// run creates, erases and corrects plants while it kills servers and receivers, waits for the last deliveries, and
+// returns the violations.
 func (h *harness) run(kills int, within time.Duration) (violations []error) {
 	h.t.Helper()
 	s := rig.Seed(h.t, *seed)
@@ -141,6 +153,7 @@ func (h *harness) run(kills int, within time.Duration) (violations []error) {
 	for number := range 4 {
 		clients.Go(func() { h.create(ctx, number) })
 	}
+	clients.Go(func() { h.operate(ctx, s) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	<-tick.C // other servers know the webhooks after a second
@@ -184,6 +197,35 @@ func (h *harness) create(ctx context.Context, number int) {
 	}
 }
 
+// operate erases, corrects and creates again plants at some rate, mostly late ones, whose events are under way.
+func (h *harness) operate(ctx context.Context, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	client := rig.Client{Token: h.token, Timeout: 5 * time.Second}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		id := max(1, h.next.Load()-random.Int64N(1+random.Int64N(400)))
+		h.mu.Lock()
+		h.changes[id]++
+		h.mu.Unlock()
+		server := h.server(random.IntN(len(h.servers)))
+		switch random.IntN(3) { // the store has the outcome
+		case 0:
+			_, _, _ = server.Post(ctx, h.token, "/plants/erase", map[string]any{"ids": []int64{id}})
+		case 1:
+			right := map[string]any{"name": fmt.Sprint(nameOf(id), " corrected ", i)}
+			_, _, _ = server.Post(ctx, h.token, fmt.Sprintf("/plants/%d/correct", id), right)
+		default:
+			client.Create(ctx, server.URL, id, nameOf(id))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // check compares the delivered events with the stored plants when all plants were delivered, or after a time.
 func (h *harness) check(within time.Duration) (violations []error) {
 	h.t.Helper()
@@ -200,34 +242,51 @@ func (h *harness) check(within time.Duration) (violations []error) {
 	events := h.receiver.events()
 	missing := h.missing(plants, events)
 	for _, id := range missing {
-		violations = append(violations, fmt.Errorf("plant %d was not delivered", id))
+		violations = append(violations, fmt.Errorf("plant %d: the last change was not delivered", id))
 	}
-	ids := map[int64]string{}
+	known, versions, erased := map[string]event{}, map[int64]int{}, 0
 	for _, e := range events {
-		name, stored := plants[e.Plant]
+		content := event{Plant: e.Plant, Name: e.Name, Erased: e.Erased}
+		first, again := known[e.ID]
+		if !again {
+			known[e.ID] = content
+			versions[e.Plant]++
+		}
+		if e.Erased {
+			erased++
+		}
+		sent := e.Erased || strings.HasPrefix(e.Name+" ", nameOf(e.Plant)+" ")
 		switch {
 		case e.Fault != "":
 			violations = append(violations, fmt.Errorf("plant %d: %s", e.Plant, e.Fault))
-		case !stored || name != e.Name || e.Plant < 0:
+		case !sent || e.Plant < 0:
 			violations = append(violations, fmt.Errorf("an event of plant %d %q, which has none", e.Plant, e.Name))
-		case ids[e.Plant] != "" && ids[e.Plant] != e.ID:
-			violations = append(violations, fmt.Errorf("plant %d has the ids %s and %s", e.Plant, ids[e.Plant], e.ID))
+		case again && first != content:
+			violations = append(violations, fmt.Errorf("event %s is %v and %v", e.ID, first, content))
+		case versions[e.Plant] > 1+h.changes[e.Plant]:
+			violations = append(violations, fmt.Errorf("plant %d has %d ids of events after %d changes",
+				e.Plant, versions[e.Plant], h.changes[e.Plant]))
 		}
-		ids[e.Plant] = e.ID
 	}
-	h.t.Logf("%d plants with events, %d attempts, %d not delivered after %s, %d violations",
-		len(plants)-50, len(events), len(missing), time.Since(began).Round(time.Second), len(violations))
+	h.t.Logf("%d plants with events, %d attempts, %d of erasures, %d not delivered after %s, %d violations",
+		len(plants)-50, len(events), erased, len(missing), time.Since(began).Round(time.Second), len(violations))
 	return violations
 }
 
-// missing returns the plants with events that no receiver has accepted.
+// missing returns the plants of which a receiver that stores and removes what it accepts has another state than the
+// store.
 func (h *harness) missing(plants map[int64]string, events []event) (ids []int64) {
-	accepted := map[int64]bool{}
+	mirror := map[int64]string{}
 	for _, e := range events {
-		accepted[e.Plant] = accepted[e.Plant] || e.Accepted
+		switch {
+		case e.Accepted && e.Erased:
+			delete(mirror, e.Plant)
+		case e.Accepted:
+			mirror[e.Plant] = e.Name
+		}
 	}
-	for id := range plants {
-		if id > 0 && !accepted[id] {
+	for id := int64(1); id <= h.next.Load(); id++ {
+		if mirror[id] != plants[id] {
 			ids = append(ids, id)
 		}
 	}
