@@ -44,8 +44,8 @@ const (
 	erasedFirst = 10 // Erased.First
 )
 
-// Erase erases a part of the selected plants, so the caller repeats it with the cursor until that is empty. A call after
-// one that failed may start again: it finds only what is left.
+// Erase erases a part of the selected plants, so the caller repeats it with the cursor until that is empty. A call
+// after one that failed may start again: it finds only what is left.
 func (s *Service) Erase(ctx context.Context, e Erasure, by audit.Origin) (Erased, error) {
 	byID := len(e.IDs) > 0
 	switch some := e.Creator != nil || e.Since != nil || e.Until != nil || e.Tag != nil; {
@@ -222,7 +222,8 @@ func (s *Service) Correct(ctx context.Context, id int64, c Correction, by audit.
 	}
 	text := right.AppendJSON(nil)
 	if len(text) > plant.BodyBytesMax {
-		return none, plant.InvalidInput("the plant has %d bytes as JSON; at most %d are allowed", len(text), plant.BodyBytesMax)
+		return none, plant.InvalidInput("the plant has %d bytes as JSON; at most %d are allowed", len(text),
+			plant.BodyBytesMax)
 	}
 	if _, err := plant.Decode(text); err != nil { // U+0000
 		return none, err

@@ -15,7 +15,8 @@ import (
 func TestEraseAndCorrect(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{plants: []store.Create{
-		create(-7, "Acer plantanoides", plant.Tagged("\uFFFD")), create(1, "Rosa", plant.Tag{}), create(2, "Tilia", plant.Tag{}),
+		create(-7, "Acer plantanoides", plant.Tagged("\uFFFD")), create(1, "Rosa", plant.Tag{}),
+		create(2, "Tilia", plant.Tag{}),
 	}})
 	admin := "Authorization: Bearer " + h.admins
 	list := func(n int) string { return strings.Trim(strings.Repeat("-9223372036854775808,", n), ",") }
@@ -32,8 +33,8 @@ func TestEraseAndCorrect(t *testing.T) {
 		{"erase", `{"cursor":"AQAAAAAAAAAA"}`, which},
 		{"erase", `{"ids":[1,1.5]}`, refused(40062, "ids must be a list of 64-bit integers; got [1,1.5]")},
 		{"erase", `{"ids":null}`, refused(40062, "ids must be a list of 64-bit integers; got null")},
-		{"erase", `{"ids":[` + list(251) + `]}`, refused(40062, "ids has 251 ids; send at most 250 at a time")},
-		{"erase", `{"ids":[` + list(250) + `]}`, none},
+		{"erase", `{"ids":[` + list(101) + `]}`, refused(40062, "ids has 101 ids; send at most 100 at a time")},
+		{"erase", `{"ids":[` + list(100) + `]}`, none},
 		{"erase", `{"tag":"","cursor":"made-up"}`, refused(40061,
 			"cursor must be the next of an earlier page; send the request without it for the first page")},
 		{"erase", `{"tag":"\ud800"}`, refused(40007, "tag"+unpaired)},

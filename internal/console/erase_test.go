@@ -281,7 +281,7 @@ func TestEraseEndsWithTheSession(t *testing.T) {
 	if !isSignIn(res) {
 		t.Errorf("got %d to %q: %s", res.status, res.Header.Get("Location"), res.body)
 	}
-	h.signIn(h.admin).get("/credentials/2/erase?since=2026-01-01T00:00:00").want(t, 200, "Erase 250 plants for good?")
+	h.signIn(h.admin).get("/credentials/2/erase?since=2026-01-01T00:00:00").want(t, 200, "Erase 100 plants for good?")
 }
 
 // TestEraseInBrowser corrects and erases a plant, and erases what a token has created, with its time.

@@ -171,8 +171,8 @@ func (d *decoder) text() (text, bool) {
 	}
 }
 
-// HasUnpaired reports whether a valid JSON string, in its quotes, has an unpaired surrogate. encoding/json replaces it by
-// U+FFFD.
+// HasUnpaired reports whether a valid JSON string, in its quotes, has an unpaired surrogate. encoding/json replaces it
+// by U+FFFD.
 func HasUnpaired(value []byte) bool {
 	d := decoder{data: value}
 	t, _ := d.text()
