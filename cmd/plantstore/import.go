@@ -55,7 +55,7 @@ and also the rows that skip counts.
 There is no --server, because a server reports the rows that it has not stored only
 at the end. Send the file to its admin API, or upload it in the console.`,
 		Example: `  plantstore import plants.csv.gz --rejects refused.csv
-  plantstore import list.csv --column id=plant_id --column name="Scientific name" --dry-run
+  plantstore import list.csv --column id=plant_id --column name=species --dry-run
   curl -s https://nursery.example/plants.jsonl | plantstore import -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

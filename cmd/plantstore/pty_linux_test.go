@@ -157,7 +157,10 @@ func TestBars(t *testing.T) {
 		want string // the final screen
 		bar  string // part of the output before
 	}{
-		{"import many.jsonl --create --db a.db", "created 2000, existing 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
+		{
+			"import many.jsonl --create --db a.db",
+			"many.jsonl: UTF-8, JSON Lines\ncreated 2000, existing 0, conflicting 0, invalid 0\n", "] 0 rows, 0%",
+		},
 		{"verify --db a.db", "a.db is undamaged: 2000 plants, 0 tokens, last commit 2\n", "0 plants"},
 		{"export -o b.jsonl --db a.db", "exported 2000 plants\n", "0 plants"},
 		{"backup b.db --db a.db", "b.db has 2000 plants, up to commit 3\n", "] 0%"},
@@ -232,7 +235,7 @@ func TestExportToTerminal(t *testing.T) {
 
 const invalidLine = "line 2000: id must be a 64-bit integer; got a string"
 
-var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
+var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*many.jsonl: UTF-8, JSON Lines\n` + `([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
 	`([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
 
 // TestProgressBarOnTerminal runs commands of a shell on a terminal.
@@ -246,11 +249,11 @@ func TestProgressBarOnTerminal(t *testing.T) {
 	}{
 		"file": {
 			"plantstore import many.jsonl --create --db file.db",
-			[]string{"] 0 rows, 0%", "\r\x1b[2K" + invalidLine},
+			[]string{"] 0 rows, 0%", "\r\x1b[2Kmany.jsonl: UTF-8, JSON Lines\r\n", invalidLine},
 		},
 		"standard input": {
 			"cat many.jsonl | plantstore import - --format jsonl --create --db input.db",
-			[]string{"0 rows", "\r\x1b[2K" + invalidLine},
+			[]string{"0 rows", "\r\x1b[2Kstandard input: UTF-8, JSON Lines\r\n", invalidLine},
 		},
 		"standard output alone": {
 			"plantstore import many.jsonl --create --db plain.db 2> plain.txt",
