@@ -235,7 +235,8 @@ func TestExportToTerminal(t *testing.T) {
 
 const invalidLine = "line 2000: id must be a 64-bit integer; got a string"
 
-var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*many.jsonl: UTF-8, JSON Lines\n` + `([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
+var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*many.jsonl: UTF-8, JSON Lines\n` +
+	`([0-9]+ rows[^\n\r]*\n)*` + invalidLine + `[^\n\r]*\n` +
 	`([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
 
 // TestProgressBarOnTerminal runs commands of a shell on a terminal.
