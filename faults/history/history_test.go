@@ -1,6 +1,6 @@
-// Package history kills a server repeatedly while clients create plants, and an operator erases and corrects some by the
-// admin API and by commands beside the server. It checks that the responses for each id are linearizable, and that the
-// store has the acknowledged plants at the end.
+// Package history kills a server repeatedly while clients create plants, and an operator erases and corrects some by
+// the admin API and by commands beside the server. It checks that the responses for each id are linearizable, and that
+// the store has the acknowledged plants at the end.
 //
 // A kill leaves the page cache of the system, so this harness does not detect a commit without a sync.
 //

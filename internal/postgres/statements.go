@@ -151,6 +151,7 @@ func (s statements) OldestEvent() (at time.Time, err error) {
 
 // FanOut implements store.Statements.
 func (s statements) FanOut(events int, now time.Time) (int64, error) {
+	claimed := now.Add(store.ClaimMax)
 	return s.Exec(`WITH events AS (
 		DELETE FROM plantstore_outbox WHERE (created_at, plant) IN (
 			SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)
@@ -159,7 +160,7 @@ func (s statements) FanOut(events int, now time.Time) (int64, error) {
 		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
 		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
 		ON CONFLICT (webhook, plant) DO UPDATE SET since = excluded.since, `+store.DueAfterClaim("$3")+`, dead_at = NULL,
-			attempts = 0, reason = NULL, erased = FALSE WHERE plantstore_deliveries.erased`, events, now, now.Add(store.ClaimMax))
+			attempts = 0, reason = NULL, erased = FALSE WHERE plantstore_deliveries.erased`, events, now, claimed)
 }
 
 // operations returns the operations that use the statements of the engine.

@@ -70,8 +70,8 @@ func (o *Operations) Correct(ctx context.Context, old Version, c Create, reason 
 	return err
 }
 
-// replaceDeliveries replaces the events and deliveries of plants by deliveries to the active webhooks. The deletion from
-// the outbox waits for a FanOut of the same events, so that none of its deliveries comes later.
+// replaceDeliveries replaces the events and deliveries of plants by deliveries to the active webhooks. The deletion
+// from the outbox waits for a FanOut of the same events, so that none of its deliveries comes later.
 func (t Tables) replaceDeliveries(ids []int64, since time.Time, erased bool) error {
 	each := make([][]any, len(ids))
 	upserts := make([][]any, len(ids))
