@@ -49,7 +49,7 @@ interrupted continues when it is run again.
 Backups, and the copy of the commits beside them, have the plants until they are
 removed: after --backup-keep further scheduled backups; a backup that was made by
 hand stays until somebody removes it. The audit log gets the ids and the reason.`,
-		Example: `  plantstore erase 7159 7160 --reason "request of 2026-11-28"
+		Example: `  plantstore erase 7159 7160 --reason ticket-28
   plantstore erase --creator web-shop --since 2026-11-28T09:30:00Z
   plantstore erase --from ids.txt --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -236,8 +236,8 @@ operator, or with --server by the token.
 A program that sends the old content again then gets the error of another plant
 with this id. Backups have the old content until they are removed. Write -- before
 a negative id.`,
-		Example: `  plantstore correct 7159 --name "Acer platanoides"
-  plantstore correct 7159 --no-tag --reason "the tag was a typing error"`,
+		Example: `  plantstore correct 7159 --name Taxus --tag tree
+  plantstore correct 7159 --no-tag --reason ticket-28`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)

@@ -46,7 +46,8 @@ CREATE TABLE public.plantstore_deliveries (
     due_at timestamp with time zone,
     dead_at timestamp with time zone,
     attempts bigint NOT NULL,
-    reason text
+    reason text,
+    erased boolean DEFAULT false NOT NULL
 );
 CREATE TABLE public.plantstore_outbox (
     created_at timestamp with time zone NOT NULL,
