@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 
 	"plantstore/internal/s3"
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/backupfile"
 )
 
@@ -133,7 +133,7 @@ func removeBackup(ctx context.Context, to destination, name string) error {
 // checkSpace returns an error unless a directory has space for a copy of a store of some bytes. A tenth stays free, so
 // that the copy does not fill the disk of a store.
 func checkSpace(dir string, bytes int64) error {
-	free, err := freeBytes(dir)
+	free, err := safefile.FreeBytes(dir)
 	if err != nil {
 		return fmt.Errorf("the directory of temporary copies: %s: %w", dir, err)
 	}
@@ -142,11 +142,4 @@ func checkSpace(dir string, bytes int64) error {
 			"free space or name another directory with TMPDIR", need, dir, free)
 	}
 	return nil
-}
-
-// freeBytes returns the free space of the file system of a directory.
-func freeBytes(dir string) (int64, error) {
-	var fs syscall.Statfs_t
-	err := syscall.Statfs(dir, &fs)
-	return int64(fs.Bavail) * int64(fs.Bsize), err //nolint:unconvert // the types differ between systems
 }

@@ -25,7 +25,7 @@ func newDirectory(path string) *directory { return &directory{path: path, remove
 
 // freeBytes returns the free space of the file system, NaN if it is unknown.
 func (d *directory) freeBytes() float64 {
-	free, err := freeBytes(d.path)
+	free, err := safefile.FreeBytes(d.path)
 	if err != nil {
 		return math.NaN()
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/safefile"
 )
 
 // TestScratchOfKilledDrill shows that the next start and the next drill remove the directory of a killed drill, and no
@@ -73,7 +75,7 @@ func TestFreeSpace(t *testing.T) {
 		t.Fatal("no metric")
 		return 0
 	}
-	want, err := freeBytes(r.config.Destination)
+	want, err := safefile.FreeBytes(r.config.Destination)
 	if err != nil {
 		t.Fatal(err)
 	}

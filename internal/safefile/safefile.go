@@ -361,3 +361,10 @@ func RefuseForeignLinks(path string) error {
 	}
 	return nil
 }
+
+// FreeBytes returns the free space of the file system of a directory, for users other than root.
+func FreeBytes(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	err := syscall.Statfs(dir, &fs)
+	return int64(fs.Bavail) * int64(fs.Bsize), err //nolint:unconvert // the types differ between systems
+}

@@ -4,10 +4,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/store"
 )
 
@@ -48,9 +48,8 @@ func (e *Engine) Sizes() *store.Sizes {
 		return info.Size()
 	}
 	sizes := &store.Sizes{File: size(e.path), WAL: size(e.path + "-wal"), WALMax: walBytesMax, DiskFree: -1}
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(filepath.Dir(e.path), &fs); err == nil {
-		sizes.DiskFree = int64(float64(fs.Bavail) * float64(fs.Bsize)) // other systems have other types
+	if free, err := safefile.FreeBytes(filepath.Dir(e.path)); err == nil {
+		sizes.DiskFree = free
 	}
 	return sizes
 }
