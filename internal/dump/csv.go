@@ -61,7 +61,8 @@ func (r *csvReader) open(f *File) error {
 	f.found.Separator = string(rune(r.form.separator))
 	columns, err := findColumns(header, f.options, &f.found)
 	if err != nil {
-		return newHeaderError(row.Line, err, header, likelyOptions(f.options, header, r.sample()))
+		rows := r.sample()
+		return newHeaderError(row.Line, err, header, likelyOptions(f.options, header, rows), rows)
 	}
 	r.scan.header = header
 	r.columns, r.found = columns, f.found.Columns

@@ -15,16 +15,18 @@ type HeaderError struct {
 	Reason string   // such as "the header has no column id"
 	Header []string // the columns of the file
 	Likely Options  // the options of Open, with all columns that are clear or likely
+
+	rows [][]string // the first ones
 }
 
 // newHeaderError returns a HeaderError, or another one for a first row that is no header.
-func newHeaderError(line int64, reason error, header []string, likely Options) error {
+func newHeaderError(line int64, reason error, header []string, likely Options, rows [][]string) error {
 	noName := func(cell string) bool { return cell == "" || isID(cell) }
 	if likely.Columns["name"] == "" && (len(header) == 1 || slices.ContainsFunc(header, noName)) {
 		return fmt.Errorf("line %d: the first row must have the names of the columns, such as id, name and tag; got %s; "+
 			"add a row above it", line, listed(header))
 	}
-	return &HeaderError{line, reason.Error(), header, likely}
+	return &HeaderError{line, reason.Error(), header, likely, rows}
 }
 
 func isID(cell string) bool {
