@@ -27,6 +27,7 @@ type Config struct {
 	WritePath *writepath.Service // required by Import; scans pause while it creates plants, State has its readiness
 	Log       *slog.Logger       // nil: no log
 	Audit     *audit.Recorder    // receives imports; nil: none
+	TempDir   string             // directory of temporary files of imports; empty: the system's
 
 	Deliveries func() map[int64]webhook.Status // see webhook.Sender.Status; nil: none
 
@@ -55,7 +56,8 @@ type Service struct {
 	imports   imports
 	totals    outboxTotals
 
-	rejectsMax int // rejects of an import, without the conflicts of importer.Skip
+	rejectsMax  int   // rejects of an import, without the conflicts of importer.Skip
+	keptFreeMin int64 // bytes
 
 	ctx     context.Context // for every operation; after its end no more start
 	cancel  context.CancelFunc
@@ -76,14 +78,15 @@ func New(c Config) (*Service, error) {
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
 		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
-		imports: imports{rejectsMax: rejectsKeptMax},
+		keptFreeMin: keptFreeMin, imports: imports{rejectsMax: rejectsKeptMax},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// Close cancels the running operations, waits for their end, and refuses further ones.
+// Close ends the imports, cancels the running operations, waits for their end, and refuses further ones.
 func (s *Service) Close() {
+	s.Retire()
 	s.mu.Lock()
 	s.cancel()
 	s.mu.Unlock()

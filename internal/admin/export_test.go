@@ -17,3 +17,6 @@ func (s *Service) SetRejectsMax(n int) { s.rejectsMax = n }
 
 // SetRejectsKept sets the largest number of bytes of the rejects of ended imports.
 func (s *Service) SetRejectsKept(bytes int) { s.imports.rejectsMax = bytes }
+
+// SetKeptFreeMin sets the bytes that a kept file leaves free on the disk.
+func (s *Service) SetKeptFreeMin(bytes int64) { s.keptFreeMin = bytes }

@@ -21,12 +21,10 @@ import (
 // runImport imports the plants of a file, and keeps the counts in the state of the import.
 func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) error {
 	rejected := 0
-	options := n.Options
-	options.Format, options.RatioMax = n.Format, importRatioMax
-	options.RowMax, options.PlantMax = importRowMax, importPlantMax
+	n.Options.Format = n.Format
 	var sorting *importer.Sorting // an import stores rows in the order of the file, while it arrives
 	if n.DryRun {
-		sorting = &importer.Sorting{Memory: importSortMemory}
+		sorting = &importer.Sorting{Dir: s.config.TempDir, Memory: importSortMemory}
 	}
 	setCounts := func(c importer.Counts) {
 		s.imports.mu.Lock()
@@ -36,7 +34,7 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 	result, err := importer.Run(ctx, importer.Config{
 		Source: n.File, OnConflict: n.OnConflict, By: n.Principal.TokenID,
 		BatchRows: importBatchRows, BatchBytes: importBatchMax,
-		Options: options,
+		Options: within(n.Options),
 		Found: func(f dump.Found) {
 			s.imports.mu.Lock()
 			defer s.imports.mu.Unlock()
@@ -46,7 +44,11 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 		DryRun: n.DryRun, Sort: sorting,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
 		Stored: func(ids []int64, bytesMax int) ([]store.Row, error) {
-			return s.engine.PlantsByID(ctx, ids, bytesMax)
+			rows, err := s.engine.PlantsByID(ctx, ids, bytesMax)
+			if err != nil {
+				err = s.unreadable(err)
+			}
+			return rows, err
 		},
 		ShowStored: n.Principal.Scopes.Has(auth.ScopeRead),
 		Rejected: func(r importer.Reject) error {
@@ -64,6 +66,11 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 		KeepRaw: true,
 		Progress: func(p importer.Progress) {
 			setCounts(p.Counts)
+			if n.DryRun {
+				if err := s.checkSpace(); err != nil { // sorting needs space too
+					j.cancel(err)
+				}
+			}
 			if s.clientsWrite() {
 				pause(ctx, p.Took)
 			}
@@ -76,6 +83,12 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) erro
 	return err
 }
 
+// within returns options with the limits of imports.
+func within(o dump.Options) dump.Options {
+	o.RowMax, o.PlantMax, o.RatioMax = importRowMax, importPlantMax, importRatioMax
+	return o
+}
+
 // insertImported stores a batch, even after ctx has ended.
 func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
@@ -85,17 +98,15 @@ func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]s
 
 // endImport stores the result of an import, and records it in the audit log.
 func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, err error) (Import, error) {
-	state, result := JobComplete, "complete"
+	result := "complete"
 	fault := s.importError(err)
 	switch {
 	case fault == nil:
-	case fault == errImportCanceled:
-		state, result = ImportCanceled, "interrupted"
-	case fault.Code == plant.CodeShuttingDown, fault.Code == plant.CodeBodyIncomplete,
+	case fault == errImportCanceled, fault.Code == plant.CodeShuttingDown, fault.Code == plant.CodeBodyIncomplete,
 		fault.Code == plant.CodeRequestTimeout, fault.Code == plant.CodeCredentialInvalid:
-		state, result = JobFailed, "interrupted"
+		result = "interrupted"
 	default:
-		state, result = JobFailed, "failed"
+		result = "failed"
 	}
 	counts := j.state.Counts // only this goroutine changes them
 	if !j.state.DryRun {
@@ -104,14 +115,11 @@ func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, 
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j.state.Bytes = j.received()
-	j.state.State, j.state.EndedAt = state, time.Now().UTC()
-	j.rejects.end()
+	s.imports.end(j, fault)
 	close(j.done)
-	s.imports.trim()
 	if fault == nil {
 		return j.snapshot(), nil
 	}
-	j.state.Error = fault.Message
 	if _, refused := errors.AsType[*dump.HeaderError](err); refused || j.state.DryRun { // no row is stored
 		return j.snapshot(), fault
 	}
@@ -132,7 +140,7 @@ func (l *imports) trim() {
 func (l *imports) removeAbove(own, all int, size func(*importJob) int) bool {
 	of, sum, most := map[int64]int{}, 0, 0
 	for _, j := range l.list {
-		if j.state.State != JobRunning {
+		if j.ended() {
 			of[j.owner] += size(j)
 			sum += size(j)
 			most = max(most, of[j.owner])
@@ -143,7 +151,7 @@ func (l *imports) removeAbove(own, all int, size func(*importJob) int) bool {
 	}
 	var first *importJob
 	for _, j := range l.list {
-		if j.state.State != JobRunning && of[j.owner] == most &&
+		if j.ended() && of[j.owner] == most &&
 			(first == nil || j.state.EndedAt.Before(first.state.EndedAt)) {
 			first = j
 		}
@@ -176,6 +184,8 @@ func (s *Service) importError(err error) *plant.Error {
 		return nil
 	case errors.Is(err, store.ErrClosed):
 		return errShutdown
+	case errors.Is(err, errUnreadable): // in a check
+		return errUnreadable
 	case inStore:
 		s.log.Warn("import failed", "error", failed)
 		stopped := fmt.Sprintf("the import stopped before the lines %d to %d:", failed.First, failed.Last)

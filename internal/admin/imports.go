@@ -43,8 +43,10 @@ type Import struct {
 	Name       string            `json:"name"`
 	Format     dump.Format       `json:"format"`
 	OnConflict importer.Reaction `json:"on_conflict"`
-	State      string            `json:"state"`        // one of the states of jobs, or ImportCanceled
+	State      string            `json:"state"`        // one of the states of jobs and of imports
 	By         string            `json:"by,omitempty"` // name of the credential
+	Own        bool              `json:"-"`            // the credential is the one that asks; only in lists
+	Check      int64             `json:"-"`            // number of the last check, for StartImport
 	StartedAt  time.Time         `json:"started_at"`
 	EndedAt    time.Time         `json:"ended_at,omitzero"`
 	Bytes      int64             `json:"bytes"`           // that have arrived
@@ -69,8 +71,14 @@ type ImportReject struct {
 	Text   string `json:"text,omitempty"` // the start of the row; empty if the row is longer than the server keeps
 }
 
-// ImportCanceled is the state of an import that the operator or its client ended.
-const ImportCanceled = "canceled"
+// The states of an import, besides those of jobs.
+const (
+	ImportReceiving = "receiving" // the file arrives, see KeepFile
+	ImportReady     = "ready"     // the file is kept; CheckImport is next
+	ImportChecking  = "checking"
+	ImportChecked   = "checked" // StartImport is next
+	ImportCanceled  = "canceled"
+)
 
 // The limits of imports.
 const (
@@ -91,21 +99,35 @@ const (
 
 type imports struct {
 	mu      sync.Mutex
-	list    []*importJob // oldest first: the running ones, and ended ones; guarded by mu
+	list    []*importJob // oldest first: those that have not ended, and ended ones; guarded by mu
 	retired bool         // no more imports start; guarded by mu
 
 	rejectsMax int // bytes of the rejects of ended imports
 }
 
-// importJob is an import. imports.mu guards the fields below done.
+// importJob is an import. imports.mu guards the fields below owner.
 type importJob struct {
-	owner  int64 // id of the token or of the subject
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed at the end
+	owner int64 // id of the token or of the subject
 
 	state    Import
 	rejects  *rejects
-	received func() int64
+	received func() int64            // bytes that the present step has read
+	cancel   context.CancelCauseFunc // ends the present step
+	done     chan struct{}           // closed at the end of the present step
+	kept     *keptFile               // nil: the import reads the body of a request, or has ended
+}
+
+// ended reports whether no further step comes.
+func (j *importJob) ended() bool { return !j.state.EndedAt.IsZero() }
+
+// waits reports whether the server waits for a person.
+func (j *importJob) waits() bool {
+	return j.state.State == ImportReady || j.state.State == ImportChecked
+}
+
+// usesStore reports whether the import reads or changes the store.
+func (j *importJob) usesStore() bool {
+	return j.state.State == JobRunning || j.state.State == ImportChecking
 }
 
 var (
@@ -122,28 +144,42 @@ func (s *Service) Import(ctx context.Context, n NewImport) (i Import, err error)
 	if err := n.check(); err != nil {
 		return Import{}, err
 	}
-	request := ctx
-	ctx, end, err := s.begin(context.WithoutCancel(ctx))
+	ctx, cancel, end, err := s.beginImport(ctx)
 	if err != nil {
 		return Import{}, err
 	}
 	defer end()
-	ctx, cancelTime := context.WithTimeoutCause(ctx, importTimeMax, errImportTooLong)
-	defer cancelTime()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(request, func() {
-		if cause, ok := errors.AsType[*plant.Error](context.Cause(request)); ok {
-			cancel(cause)
-		}
-	})()
-	j, err := s.imports.add(n, cancel)
+	j, err := s.imports.add(n, JobRunning, cancel)
 	if err != nil {
 		return Import{}, err
 	}
 	err = errImportPanic // unless runImport returns; the server logs a panic with the request
 	defer func() { i, err = s.endImport(ctx, j, n.By, err) }()
 	return i, s.runImport(ctx, j, n)
+}
+
+// beginImport is begin for a part of an import. The context ends when request does with a *plant.Error as its cause,
+// with cancel, and after importTimeMax.
+func (s *Service) beginImport(request context.Context) (
+	ctx context.Context, cancel context.CancelCauseFunc, end func(), err error,
+) {
+	ctx, endOperation, err := s.begin(context.WithoutCancel(request))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancelTime := context.WithTimeoutCause(ctx, importTimeMax, errImportTooLong)
+	ctx, cancel = context.WithCancelCause(ctx)
+	stop := context.AfterFunc(request, func() {
+		if cause, ok := errors.AsType[*plant.Error](context.Cause(request)); ok {
+			cancel(cause)
+		}
+	})
+	return ctx, cancel, func() {
+		stop()
+		cancel(nil)
+		cancelTime()
+		endOperation()
+	}, nil
 }
 
 // importID matches the ids of imports, which are segments of paths.
@@ -175,43 +211,85 @@ func (n *NewImport) check() error {
 	return nil
 }
 
-// add adds an import, unless too many run or its id is in use.
-func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, error) {
+// add adds an import in a state, unless its id is in use or too many run.
+func (l *imports) add(n NewImport, state string, cancel context.CancelCauseFunc) (*importJob, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.retired {
-		return nil, errShutdown
-	}
-	running := 0
+	kept := 0
 	for _, j := range l.list {
-		runs := j.state.State == JobRunning
 		switch {
-		case j.state.ID == n.ID && (runs || j.owner != n.Principal.TokenID):
+		case j.state.ID == n.ID && (!j.ended() || j.owner != n.Principal.TokenID):
 			return nil, plant.Errorf(plant.CodeImportRunning, "the id %s is in use; use another one", n.ID)
-		case runs && j.owner == n.Principal.TokenID:
+		case state == ImportReceiving && !j.ended() && j.owner == n.Principal.TokenID:
 			return nil, plant.Errorf(plant.CodeImportRunning,
-				"this credential has a running import; wait for its end, or cancel it")
-		case runs:
-			running++
+				"this credential has an import that has not ended; continue or cancel it")
+		case j.waits() || j.state.State == ImportReceiving:
+			kept++
 		}
 	}
-	if running >= importsMax {
-		return nil, plant.Errorf(plant.CodeImportRunning, "%d imports are running; wait for the end of one", importsMax)
+	if state == ImportReceiving && kept >= importsMax {
+		return nil, plant.Errorf(plant.CodeImportRunning,
+			"the server keeps %d files of other imports; wait until one of them has ended", importsMax)
 	}
 	l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j.state.ID == n.ID })
 	j := &importJob{
 		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), received: n.Received,
 		rejects: newRejects(n.Format),
 		state: Import{
-			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, DryRun: n.DryRun, State: JobRunning,
+			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, DryRun: n.DryRun,
 			By: n.Principal.Name, StartedAt: time.Now().UTC(),
 		},
+	}
+	if err := l.enter(j, state); err != nil {
+		return nil, err
 	}
 	if n.Bytes >= 0 {
 		j.state.Total = &n.Bytes
 	}
 	l.list = append(l.list, j)
 	return j, nil
+}
+
+// enter changes the state of an import, unless too many imports use the store. The caller has locked mu.
+func (l *imports) enter(j *importJob, state string) error {
+	if l.retired {
+		return errShutdown
+	}
+	running := 0
+	for _, other := range l.list {
+		switch {
+		case !other.usesStore() || state == ImportReceiving:
+		case other.owner == j.owner:
+			return plant.Errorf(plant.CodeImportRunning, "this credential has a running import; wait for its end, or cancel it")
+		default:
+			running++
+		}
+	}
+	if running >= importsMax {
+		return plant.Errorf(plant.CodeImportRunning, "%d imports are running; wait for the end of one", importsMax)
+	}
+	j.state.State = state
+	return nil
+}
+
+// end ends an import for good. Without a fault it is complete. The caller has locked mu.
+func (l *imports) end(j *importJob, fault *plant.Error) {
+	if j.kept != nil {
+		j.kept.remove()
+		j.kept = nil
+	}
+	if j.state.State != JobRunning { // the counts are those of a check
+		j.state.Counts, j.rejects = importer.Counts{}, newRejects(j.state.Format)
+	}
+	j.state.State, j.state.EndedAt = JobComplete, time.Now().UTC()
+	if fault != nil {
+		j.state.State, j.state.Error = JobFailed, fault.Message
+	}
+	if fault == errImportCanceled || fault == errKeptTooLong {
+		j.state.State = ImportCanceled
+	}
+	j.rejects.end()
+	l.trim()
 }
 
 // find returns the import with an id that a principal may see. The caller has locked mu.
@@ -233,8 +311,11 @@ func (j *importJob) visible(p auth.Principal) bool {
 // snapshot returns the state of an import. The caller has locked mu.
 func (j *importJob) snapshot() Import {
 	i := j.state
-	if i.State == JobRunning {
+	if !j.ended() && !j.waits() {
 		i.Bytes = j.received()
+	}
+	if j.kept != nil {
+		i.Check = j.kept.checks
 	}
 	i.RejectsKept, i.Rejects = j.rejects.kept, slices.Clone(j.rejects.first)
 	return i
@@ -248,7 +329,7 @@ func (s *Service) Imports(p auth.Principal) []Import {
 	for _, j := range slices.Backward(s.imports.list) {
 		if j.visible(p) {
 			i := j.snapshot()
-			i.Rejects, i.First, i.Found = nil, nil, nil
+			i.Rejects, i.First, i.Found, i.Own = nil, nil, nil, j.owner == p.TokenID
 			list = append(list, i)
 		}
 	}
@@ -266,30 +347,39 @@ func (s *Service) ImportOf(id string, p auth.Principal) (Import, error) {
 	return j.snapshot(), nil
 }
 
-// CancelImport ends a running import, and waits for it until ctx ends. An import that has ended stays as it is.
+// CancelImport ends the present step of an import, and waits for its end until ctx ends. After a check the import is
+// ready again; any other step ends the import. An import that has ended stays as it is.
 func (s *Service) CancelImport(ctx context.Context, id string, p auth.Principal) (Import, error) {
 	s.imports.mu.Lock()
+	defer s.imports.mu.Unlock()
 	j, err := s.imports.find(id, p)
-	s.imports.mu.Unlock()
 	if err != nil {
 		return Import{}, err
 	}
+	if j.waits() {
+		s.imports.end(j, errImportCanceled)
+		return j.snapshot(), nil
+	}
 	j.cancel(errImportCanceled)
+	done := j.done
+	s.imports.mu.Unlock()
 	select {
-	case <-j.done:
+	case <-done:
 	case <-ctx.Done():
 	}
 	s.imports.mu.Lock()
-	defer s.imports.mu.Unlock()
 	return j.snapshot(), nil
 }
 
-// Retire ends the running imports and refuses further ones, while the server still responds.
+// Retire ends all imports and refuses further ones, while the server still responds.
 func (s *Service) Retire() {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	s.imports.retired = true
 	for _, j := range s.imports.list {
+		if j.waits() {
+			s.imports.end(j, errShutdown)
+		}
 		j.cancel(errShutdown)
 	}
 }

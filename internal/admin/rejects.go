@@ -94,7 +94,7 @@ func (s *Service) RejectsOf(id string, p auth.Principal, report bool) (file io.R
 	if err != nil {
 		return nil, "", err
 	}
-	if j.state.State == JobRunning {
+	if !j.ended() && !j.waits() {
 		return nil, "", plant.Errorf(plant.CodeImportRunning, "the import runs; its rejects are complete when it has ended")
 	}
 	packed, format := j.rejects.rowsFile.Bytes(), j.state.Format

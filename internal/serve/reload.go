@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -53,8 +54,13 @@ func ListSettings(s *config.Settings) (list []admin.Setting) {
 
 // adminConfig returns the configuration of the operations of the operator.
 func (v *instance) adminConfig() admin.Config {
+	temp := ""
+	if db := v.Settings.DB; !db.IsDatabase() {
+		temp = filepath.Dir(db.Path)
+	}
 	return admin.Config{
-		Engine: v.engine, Deliveries: v.events.status, WritePath: v.writePath, Log: v.log,
+		TempDir: temp,
+		Engine:  v.engine, Deliveries: v.events.status, WritePath: v.writePath, Log: v.log,
 		Audit: v.audit.Recorder, Backups: v.backups, Open: v.servers.open, Settings: v.list,
 		Issuer: v.Settings.OIDC.Issuer, DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {

@@ -59,7 +59,7 @@ func (h *handler) watch(ctx context.Context, cancel context.CancelCauseFunc, c *
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		reason, cause := asPlantError(err).Message, credentialEnded(err)
+		reason, cause := asPlantError(err).Message, CredentialEnded(err)
 		if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
 			c.reason, reason = invalid.Reason, invalid.Reason
 		}
@@ -81,13 +81,13 @@ func (c *Call) checkArrived() error {
 		return nil
 	}
 	if _, err := c.handler.authorize(c, true); err != nil {
-		return credentialEnded(err)
+		return CredentialEnded(err)
 	}
 	return nil
 }
 
-// credentialEnded returns the error for the client of a request whose credential failed a later check.
-func credentialEnded(err error) *plant.Error {
+// CredentialEnded returns the error for the client of a request whose credential failed a later check.
+func CredentialEnded(err error) *plant.Error {
 	if status := asPlantError(err).Code.Status(); status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return plant.Errorf(plant.CodeCredentialInvalid, "the request ended because its credential is no longer valid: "+
 			"it has expired or was revoked, or the session has ended")
