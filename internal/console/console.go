@@ -148,15 +148,15 @@ func (c *Console) Routes() ([]server.Route, error) {
 	return routes, err
 }
 
-// importRoutes returns the routes of imports. The script of an import sends a file to /import/{id}, whose id it
-// chooses, so it can read the state at the same time. A form without the script sends the file to /import.
+// importRoutes returns the routes of imports.
 func (c *Console) importRoutes() []server.Route {
 	const all, file = auth.ScopeAdmin, "/import/{id}"
 	routes := []server.Route{
-		{Method: "GET", Path: "/import", OtherScope: all, AllowLinks: true, Handle: c.showImports},
-		{Method: "POST", Path: "/import", Handle: c.importForm},
-		{Method: "GET", Path: file, OtherScope: all, AllowLinks: true, Handle: c.showImport},
-		{Method: "POST", Path: file, Handle: c.importFile},
+		{Method: "GET", Path: "/import", OtherScope: all, AllowLinks: true, Handle: withoutFault(c.showImports)},
+		{Method: "POST", Path: "/import", Handle: onPage(c.keepFile, c.showImports)},
+		{Method: "GET", Path: file, OtherScope: all, AllowLinks: true, Handle: withoutFault(c.showImport)},
+		{Method: "POST", Path: file + "/check", Handle: withForm(onPage(c.checkImport, c.showImport))},
+		{Method: "POST", Path: file + "/start", Handle: withForm(onPage(c.startImport, c.showImport))},
 		{Method: "GET", Path: file + "/live", OtherScope: all, Background: true, Handle: c.serveImport},
 		{Method: "GET", Path: file + "/rejects", Handle: c.downloadRejects},
 		{Method: "POST", Path: file + "/cancel", OtherScope: all, Handle: withForm(c.cancelImport)},
@@ -185,12 +185,15 @@ func withoutFault(show faultPage) server.HandlerFunc {
 }
 
 // onPage returns the function of a route that shows the page of the form again if the change is refused, with the
-// reason, unless the session has ended.
+// reason, unless the session has ended. A script receives the reason as JSON.
 func onPage(handle server.HandlerFunc, show faultPage) server.HandlerFunc {
 	return func(call *server.Call) error {
 		err := handle(call)
 		e, ok := errors.AsType[*plant.Error](err)
-		if ok && e.Code.Status() < http.StatusInternalServerError && e.Code.Status() != http.StatusUnauthorized {
+		if !ok || isScript(call) {
+			return err
+		}
+		if status := e.Code.Status(); status < http.StatusInternalServerError && status != http.StatusUnauthorized {
 			return show(call, e)
 		}
 		return err

@@ -1,14 +1,11 @@
 package console_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,8 +14,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"plantstore/internal/admin"
-	"plantstore/internal/importer"
 	"plantstore/internal/plant"
 	"plantstore/internal/s3/s3test"
 	"plantstore/internal/server/browsertest"
@@ -55,31 +50,38 @@ func hostileRows() (rows [][]string) {
 	return rows
 }
 
-// choose selects a file in the form of the page, which is open.
+// choose sends a file by the form of the page, which is open, and waits for its columns.
 func (b *browser) choose(path string) {
 	b.t.Helper()
 	b.Do(
 		chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}),
 		chromedp.Click(chromedp.CSS("main .upload .primary")),
 	)
+	b.Await(`document.querySelector(".preview") !== null`)
 }
 
-// An import of hostile names, accepted and rejected ones, runs no script, in light and dark, narrow and wide.
+// checkColumns checks the file with the columns of the page, which is open.
+func (b *browser) checkColumns() {
+	b.t.Helper()
+	b.Do(chromedp.Click(chromedp.CSS("main .upload .primary")))
+	b.Await(`document.querySelector("main form[action$='/start']") !== null`)
+}
+
+func (b *browser) startImport() {
+	b.t.Helper()
+	b.Do(chromedp.Click(chromedp.CSS("main form[action$='/start'] button")))
+}
+
+// A person imports a file of hostile names, accepted and rejected ones, in steps. No page runs a script, in light and
+// dark, narrow and wide.
 func TestImportInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t, stored(1, "Rosa canina", plant.Tag{}), stored(2, "Quercus robur", plant.Tag{}))
 	b := startBrowser(t, h)
 	axe := installAxe(t)
 	b.signIn()
-	b.open("/import")
-	b.choose(plantsFile(t, `<img src=x onerror=alert(1)>.csv`, hostileRows()))
-	b.Await(`location.pathname.startsWith("/import/") &&
-		document.querySelectorAll("[data-rejects] tbody tr").length === 100`)
-	b.Await(`document.querySelector("[data-count=created]").textContent === "98" &&
-		document.querySelector("[data-count=conflicting]").textContent === "2" &&
-		document.querySelector("[data-count=invalid]").textContent === "100"`)
-	page := browsertest.Evaluate[string](b.Page, "location.pathname")
-	for _, path := range []string{page, "/import", "/plants", "/plants/50"} {
+	look := func(name, path string) {
+		t.Helper()
 		for _, form := range []struct {
 			width  int64
 			scheme string
@@ -90,12 +92,26 @@ func TestImportInBrowser(t *testing.T) {
 			})
 			b.Received()
 			b.open(path)
-			name := path
-			if path == page {
-				name = "/import/result"
-			}
 			b.checkPage(name, axe, form.width, form.scheme)
 		}
+	}
+	b.open("/import")
+	b.choose(plantsFile(t, `<img src=x onerror=alert(1)>.csv`, hostileRows()))
+	page := browsertest.Evaluate[string](b.Page, "location.pathname")
+	look("/import/columns", page)
+	look("/import/waiting", "/import")
+	b.open(page)
+	const counted = `document.querySelector("[data-count=created]").textContent === "98" &&
+		document.querySelector("[data-count=conflicting]").textContent === "2" &&
+		document.querySelector("[data-count=invalid]").textContent === "100" &&
+		document.querySelectorAll(".rejects + .table tbody tr").length === 100`
+	b.checkColumns()
+	b.Await(counted)
+	look("/import/checked", page)
+	b.startImport()
+	b.Await(`document.querySelector(".head .state")?.textContent === "98 stored, 102 not" && ` + counted)
+	for _, path := range []string{page, "/import", "/plants", "/plants/50"} {
+		look(strings.Replace(path, page, "/import/result", 1), path)
 	}
 	rows := h.signIn(h.admin).get(page + "/rejects").body
 	if got := strings.Count(rows, "alert(101)"); got != 3 {
@@ -103,12 +119,12 @@ func TestImportInBrowser(t *testing.T) {
 	}
 }
 
-// pausedEngine is an engine whose inserts wait after a number of batches, until the test resumes them.
+// pausedEngine is an engine whose inserts wait after a number of batches for the test.
 type pausedEngine struct {
 	*sqlite.Engine
 
 	batches int
-	resume  chan struct{} // closed to resume
+	resume  chan struct{} // each value is for a batch
 }
 
 // Insert implements writepath.Engine.
@@ -119,130 +135,112 @@ func (e *pausedEngine) Insert(ctx context.Context, batch []store.Create) ([]stor
 	return e.Engine.Insert(ctx, batch)
 }
 
-// longPlants is the number of plants in longRows.
-const longPlants = 16_000
+// startPaused starts a server whose imports stop after two batches, with the plants of pausedRows.
+func startPaused(t *testing.T) (*harness, *pausedEngine) {
+	t.Helper()
+	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
+	file := filepath.Join(t.TempDir(), "plants.db")
+	return startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
+		var err error
+		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+		return paused, err
+	}), paused
+}
 
-// longRows returns rows of more batches than pausedEngine stores, and of more bytes than the buffers of a connection.
-func longRows() (rows [][]string) {
-	rows = append(rows, []string{"x", "<script>alert(1)</script>"})
-	for i := range longPlants {
-		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("Rosa %d", i), strings.Repeat("t", 960)})
+// pausedRows returns the rows of more batches than pausedEngine stores.
+func pausedRows() (rows [][]string) {
+	for i := range 40_000 {
+		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("Rosa %d", i)})
 	}
 	return rows
 }
 
-// startPaused starts a server whose imports stop after two batches, and an import by a dropped file.
-func startPaused(t *testing.T) (*harness, *browser, *pausedEngine) {
-	t.Helper()
-	return startPausedAt(t, func(string) string { return "" })
-}
-
-// startPausedAt is startPaused for a browser that opens another address of the server, unless that is empty.
-func startPausedAt(t *testing.T, address func(host string) string) (*harness, *browser, *pausedEngine) {
-	t.Helper()
-	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
-	file := filepath.Join(t.TempDir(), "plants.db")
-	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
-		var err error
-		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
-		return paused, err
-	})
-	opened := *h
-	opened.host = cmp.Or(address(h.host), h.host)
-	b := startBrowser(t, &opened)
+// A dropped file is sent at once. The page of a running import counts the plants, cancels the import, and then shows
+// the stored plants and the reason.
+func TestCancelImportInBrowser(t *testing.T) {
+	t.Parallel()
+	h, paused := startPaused(t)
+	b := startBrowser(t, h)
 	b.signIn()
 	b.open("/import")
-	path := plantsFile(t, "plants.csv", longRows())
-	b.Do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}))
+	b.Do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{plantsFile(t, "plants.csv", pausedRows())}))
 	// The files of the input are those of a drop: a script cannot make other ones from a path.
 	browsertest.Evaluate[bool](b.Page, `(() => {
 		const data = new DataTransfer();
 		data.items.add(document.querySelector("#file").files[0]);
+		document.querySelector("#file").value = "";
 		const at = document.querySelector("[data-drop]");
 		for (const name of ["dragenter", "dragover", "drop"]) at.dispatchEvent(
 			new DragEvent(name, { dataTransfer: data, bubbles: true, cancelable: true }));
 		return true;
 	})()`)
-	b.Await(`document.querySelector("[data-count=created]").textContent.replace(/\D/g, "") === "1999" &&
-		document.querySelectorAll("[data-rejects] tbody tr").length === 1`)
-	return h, b, paused
-}
-
-// The button cancels an import of a dropped file. The page shows the stored plants and the reason.
-func TestCancelImportInBrowser(t *testing.T) {
-	t.Parallel()
-	h, b, paused := startPaused(t)
+	b.Await(`document.querySelector(".preview") !== null`)
+	b.checkColumns()
+	b.startImport()
+	b.Await(`document.querySelector("[data-count=created]").textContent.replace(/\D/g, "") === "2000"`)
 	b.check("running")
 	b.Screenshot("CONSOLE_SCREENSHOTS", "import-running")
-	b.Do(chromedp.Click(chromedp.CSS("[data-cancel] button")))
-	b.Await(`document.body.innerText.includes("Canceling…")`)
-	close(paused.resume)
-	b.Await(`location.pathname.startsWith("/import/") && document.body.innerText.includes("the import was canceled")`)
+	page := browsertest.Evaluate[string](b.Page, "location.pathname")
+	b.Do(chromedp.Click(chromedp.CSS("main .danger")))
+	c := h.signIn(h.admin)
+	for strings.Contains(c.get(page+"/live").body, `"state":"running"`) { // until the cancellation arrives
+		select {
+		case paused.resume <- struct{}{}:
+		default:
+		}
+	}
+	b.Await(`document.body.innerText.includes("the import was canceled")`)
 	b.check("canceled")
 	if _, err := h.engine.Get(t.Context(), 1000); err != nil {
 		t.Errorf("a stored plant: %v", err)
 	}
 }
 
-// A server that ends in the middle of an import leaves a page with advice. The same page continues the import when the
-// server has started again.
-func TestServerEndsDuringImportInBrowser(t *testing.T) {
+// A lost connection leaves the page with the reason. A button sends the same file again, and another one stops the
+// upload.
+func TestLostUploadInBrowser(t *testing.T) {
 	t.Parallel()
-	h, b, paused := startPaused(t)
-	h.down()
-	close(paused.resume)
-	b.Await(`document.querySelector("[data-lost]").checkVisibility()`)
-	text := browsertest.Evaluate[string](b.Page, `document.querySelector("[data-lost]").textContent`)
-	if !strings.Contains(text, "Import the same file again") {
-		t.Errorf("got %s", text)
+	h := start(t)
+	proxy, err := s3test.NewProxy(t.Context(), h.host) // for TCP
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.Screenshot("CONSOLE_SCREENSHOTS", "import-lost")
-}
-
-// After a lost connection the button imports the same file again, without another choice of the file.
-func TestImportAgainInBrowser(t *testing.T) {
-	t.Parallel()
-	var proxy *s3test.Proxy // for TCP
-	var release func()
-	h, b, paused := startPausedAt(t, func(host string) string {
-		var err error
-		if proxy, err = s3test.NewProxy(t.Context(), host); err != nil {
-			t.Fatal(err)
-		}
-		release = proxy.HoldAfter(8 << 20) // the server never has the whole file
-		return strings.TrimPrefix(proxy.Endpoint, "http://")
-	})
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	proxy.CutAfter(0)
-	release()
-	close(paused.resume)
-	b.Await(`document.querySelector("[data-again]").checkVisibility()`)
-	c := h.signIn(h.admin)
-	first := regexp.MustCompile(`href="(/import/[^"/]+)"`).FindStringSubmatch(c.get("/import").body)
-	if first == nil {
-		t.Fatal("the page has no import")
+	opened := *h
+	opened.host = strings.TrimPrefix(proxy.Endpoint, "http://")
+	b := startBrowser(t, &opened)
+	b.signIn()
+	b.open("/import")
+	rows := [][]string{}
+	for i := range 8000 { // more than the buffers of a connection
+		rows = append(rows, []string{strconv.Itoa(i), "Rosa", strings.Repeat("t", 1000)})
 	}
-	var state admin.Import
-	for state.EndedAt.IsZero() { // one import of a credential runs at a time
-		if err := json.Unmarshal([]byte(c.get(first[1]+"/live").body), &state); err != nil {
-			t.Fatal(err)
+	b.Do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{plantsFile(t, "plants.csv", rows)}))
+	send := func() { b.Do(chromedp.Click(chromedp.CSS("main .upload .primary"))) }
+	c := h.signIn(h.admin)
+	ended := func() { // a credential keeps one file
+		for strings.Contains(c.get("/import").body, ">receiving<") {
 		}
 	}
+	release := proxy.HoldAfter(1 << 20)
+	send()
+	b.Await(`/received|sent/.test(document.querySelector("[data-status]").textContent)`)
+	b.Do(chromedp.Click(chromedp.CSS("[data-abort]")))
+	b.Await(`document.querySelector("[data-running]").hidden && document.querySelector("[data-fault]").hidden`)
+	release()
+	ended()
+	proxy.HoldAfter(1 << 20)
+	send()
+	b.Await(`document.querySelector("[data-running]").checkVisibility()`)
+	proxy.CutAfter(0)
+	release()
+	b.Await(`document.querySelector("[data-fault]").textContent.includes("Nothing is stored")`)
+	ended()
 	proxy.Pass()
-	b.Do(chromedp.Click(chromedp.CSS("[data-again]")))
-	b.Await(`location.pathname.startsWith("/import/") && location.pathname !== "` + first[1] + `"`)
-	again := browsertest.Evaluate[string](b.Page, "location.pathname")
-	var whole admin.Import
-	if err := json.Unmarshal([]byte(c.get(again+"/live").body), &whole); err != nil {
-		t.Fatal(err)
-	}
-	want := importer.Counts{Created: longPlants - state.Created, Existing: state.Created, Invalid: 1}
-	if state.State != admin.JobFailed || whole.State != admin.JobComplete || whole.Counts != want ||
-		whole.Name != "plants.csv" {
-		t.Errorf("got %+v and then %+v, want %+v", state, whole, want)
-	}
+	send()
+	b.Await(`document.querySelector(".preview") !== null`)
 }

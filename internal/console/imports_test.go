@@ -2,10 +2,11 @@ package console_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,15 +16,10 @@ import (
 )
 
 // upload sends a form with a file, as a browser without scripts does.
-func (c *client) upload(fields [][2]string, name, file string, header ...string) response {
+func (c *client) upload(name, file string, header ...string) response {
 	c.h.t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	for _, f := range fields {
-		if err := form.WriteField(f[0], f[1]); err != nil {
-			c.h.t.Fatal(err)
-		}
-	}
 	if part, err := form.CreateFormFile("file", name); err != nil {
 		c.h.t.Fatal(err)
 	} else if _, err := io.WriteString(part, file); err != nil {
@@ -33,6 +29,39 @@ func (c *client) upload(fields [][2]string, name, file string, header ...string)
 		c.h.t.Fatal(err)
 	}
 	return c.send("/import", body.String(), append([]string{"Content-Type: " + form.FormDataContentType()}, header...)...)
+}
+
+// keep uploads a file and returns the path of the page of its import.
+func (c *client) keep(name, file string) (page string) {
+	c.h.t.Helper()
+	res := c.upload(name, file)
+	if page = res.Header.Get("Location"); res.status != 303 || !strings.HasPrefix(page, "/import/") {
+		c.h.t.Fatalf("got %d to %q: %s", res.status, page, res.body)
+	}
+	return page
+}
+
+// step sends a form of the page of an import, and returns the page after the step.
+func (c *client) step(page, name string, form url.Values) response {
+	c.h.t.Helper()
+	if res := c.post(page+"/"+name, form); res.status != 303 {
+		c.h.t.Fatalf("%s: got %d: %s", name, res.status, res.body)
+	}
+	for {
+		if res := c.get(page); !strings.Contains(res.body, "data-watch") {
+			return res
+		}
+	}
+}
+
+// start starts the import of the last check, and returns the page after it.
+func (c *client) start(page string, checked response) response {
+	c.h.t.Helper()
+	check := regexp.MustCompile(`name="check" value="(\d+)"`).FindStringSubmatch(checked.body)
+	if check == nil {
+		c.h.t.Fatalf("the page cannot start an import: %s", checked.body)
+	}
+	return c.step(page, "start", url.Values{"check": {check[1]}})
 }
 
 // send sends a POST request with headers of the form Name: value.
@@ -61,80 +90,138 @@ func (c *client) send(target, body string, headers ...string) response {
 	return response{res, res.StatusCode, strings.ReplaceAll(string(text), "<wbr>", "")}
 }
 
-// Without scripts, the form imports a file and the page shows the result, with the rejects to download.
+// columns returns the form of a file whose columns are the ids and the names.
+func columns(choices ...string) url.Values {
+	return url.Values{"column": choices, "ids": {"column"}, "encoding": {""}}
+}
+
+// Without scripts, a person chooses a file and its columns, sees what would happen, and imports it.
 func TestImportForm(t *testing.T) {
 	t.Parallel()
 	h := start(t, stored(2, "Quercus", plant.Tag{}))
 	c := h.signIn(h.admin)
 	c.get("/import").want(t, 200, `enctype="multipart/form-data"`, `href="/import" aria-current="page"`)
-	fields := [][2]string{{"format", ""}, {"on-conflict", "report"}}
-	res := c.upload(fields, "<b>plants.csv", "id,name\n1,Rosa\n2,<script>alert(1)</script>\nx,y\n")
-	page := res.Header.Get("Location")
-	if res.status != 303 || !strings.HasPrefix(page, "/import/") {
-		t.Fatalf("got %d to %q: %s", res.status, page, res.body)
-	}
-	c.get(page).want(t, 200, "&lt;b&gt;plants.csv", `data-count="created">1<`, "2,&lt;script&gt;alert(1)&lt;/script&gt;",
-		`<td class="num" data-label="Line">4</td>`, page+"/rejects?report", "Download the rows, correct them")
-	c.get(page+"/rejects").want(t, 200, "id,name\r\n2,<script>alert(1)</script>\r\nx,y\r\n")
-	c.get(page+"/rejects?report").want(t, 200, "line,reason,row\r\n")
+	page := c.keep("<b>plants.csv", "nr;Scientific name;tags\n1;Rosa;<i>\n2;<script>alert(1)</script>;\nx;y;\n")
+	c.get(page).want(t, 200, "&lt;b&gt;plants.csv", "semicolons",
+		`<td dir="auto">&lt;script&gt;alert(1)&lt;/script&gt;</td>`,
+		`<option value="name" selected>Name`, `<option value="tag" selected>Tag`, `value="text" checked`)
+	form := columns("id", "name", "")
+	checked := c.step(page, "check", form)
+	checked.want(t, 200, "1 new, 2 with a fault. Nothing is stored yet.", "Import 1 new plant<",
+		`<td class="num" data-label="Line">4</td>`, "Download with reasons", page+"?columns")
+	c.get(page+"?columns").want(t, 200, `value="column" checked`, `<option value="id" selected>Id`)
+	c.get("/plants/1").want(t, 404)
+	c.get("/import").want(t, 200, "has not ended", `href="`+page+`"`)
+	c.get(page+"/rejects?report").want(t, 200, "x;y;")
+	c.start(page, checked).want(t, 200, `<span class="state warn">1 stored, 2 not</span>`, `data-count="created">1<`,
+		"2;&lt;script&gt;alert(1)&lt;/script&gt;", "Download the rows, correct them")
+	c.get(page+"/rejects").want(t, 200, "nr;Scientific name;tags\r\n2;<script>alert(1)</script>;\r\nx;y;\r\n")
 	c.get(page+"/live").want(t, 200, `"state":"complete"`)
-	c.get("/import").want(t, 200, page, "&lt;b&gt;plants.csv")
+	c.get("/import").want(t, 200, page, "&lt;b&gt;plants.csv", `enctype="multipart/form-data"`)
 	c.get("/plants/1").want(t, 200, "Rosa", `<bdi class="breaks">operator</bdi>`)
 	h.awaitAudit(audit.PlantsImport, "file=<b>plants.csv")
-	res = c.upload([][2]string{{"format", "csv"}, {"on-conflict", "fail"}}, "a", "id,name\n2,Other\n")
-	c.get(res.Header.Get("Location")).want(t, 200, "line 2 conflicts with a stored plant", ">failed<",
-		"Import the same file again to continue")
+
+	page = c.keep("a", "name\nRosa\n")
+	checked = c.step(page, "check", url.Values{"column": {"name"}, "ids": {"numbers"}, "first": {" 100 "}})
+	c.start(page, checked).want(t, 200, `<span class="state good">1 stored</span>`, "Every row of the file is stored.")
+	c.get("/plants/100").want(t, 200, "Rosa")
+	page = c.keep("a.json", "{\"id\":2,\"name\":\"Other\"}\n{}\n")
+	c.get(page).want(t, 200, "JSON Lines", ">Other<", "id is missing")
+	c.step(page, "check", url.Values{}).want(t, 200, "0 new, 2 with a fault")
+	if body := c.get(page).body; strings.Contains(body, "/start") {
+		t.Error("a check without new plants leads to an import")
+	}
+	c.step(page, "cancel", url.Values{}).want(t, 200, "canceled", "Nothing new is stored")
+}
+
+// A file that is not UTF-8 is most likely from an old Windows. A person sees it in another encoding.
+func TestImportEncoding(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	s := h.signIn(h.admin)
+	page := s.keep("a.csv", "id;name\n1;S\xe4uleneiche\n")
+	s.get(page).want(t, 200, "probably in windows-1252", "Säuleneiche")
+	form := columns("id", "name")
+	s.get(page+"?"+form.Encode()).want(t, 200, "in UTF-8", "S\uFFFDuleneiche")
+	form.Set("encoding", "windows-1252")
+	s.start(page, s.step(page, "check", form)).want(t, 200, "1 stored")
+	s.get("/plants/1").want(t, 200, "Säuleneiche")
+}
+
+// A form that is refused is shown again with the reason and the choices.
+func TestImportFormRefused(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
 	for name, res := range map[string]response{
-		"no format":  c.upload(fields, "plants", "id,name\n"),
-		"no choice":  c.upload([][2]string{{"format", "csv"}}, "a", "id,name\n"),
-		"no file":    c.upload(fields, "", ""),
-		"many":       c.upload(make([][2]string, 20), "a.csv", ""),
-		"no form":    c.send("/import", "x", "Content-Type: multipart/form-data"),
+		"no name": c.upload("", ""),
+		"other part": c.send("/import", "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n--x--\r\n",
+			"Content-Type: multipart/form-data; boundary=x"),
+		"no end": c.send("/import", "--x\r\nContent-Disposition: form-data; name=file; filename=a.csv\r\n\r\nid,name\n",
+			"Content-Type: multipart/form-data; boundary=x"),
+		"no part":    c.send("/import", "--x--\r\n", "Content-Type: multipart/form-data; boundary=x"),
 		"cut":        c.send("/import", "--x\r\n", "Content-Type: multipart/form-data; boundary=x"),
-		"cross site": c.upload(fields, "a.csv", "id,name\n7,A\n", "Origin: https://evil.example"),
+		"no form":    c.send("/import", "x", "Content-Type: multipart/form-data"),
+		"cross site": c.upload("a.csv", "id,name\n7,A\n", "Origin: https://evil.example"),
 	} {
-		want := http.StatusBadRequest
-		switch name {
-		case "no form":
-			want = http.StatusUnsupportedMediaType
-		case "cross site":
-			want = http.StatusForbidden
+		want := map[string]int{"no form": 415, "cross site": 403}[name]
+		if want == 0 {
+			want = 400
 		}
 		if res.status != want {
 			t.Errorf("%s: got %d: %s", name, res.status, res.body)
 		}
 	}
+	page := c.keep("a.csv", "id,name,name\n1,A,B\n")
+	c.upload("b.csv", "id,name\n").want(t, 409, "continue or cancel it")
+	for _, row := range []struct {
+		form url.Values
+		want string
+	}{
+		{url.Values{}, "no column is the name"},
+		{columns("id", ""), "no column is the name"},
+		{columns("", "name"), "0 columns are the id"},
+		{columns("id", "name", "id"), "2 columns are the id"},
+		{columns("id", "name", "name"), "two columns are the name"},
+		{url.Values{"column": {"", "name"}, "ids": {"numbers"}, "first": {"x"}}, "the first number must be a 64-bit integer"},
+		{columns("id", "name", "", "", "tag"), ""}, // more than the file has,
+	} {
+		res := c.post(page+"/check", row.form)
+		if row.want == "" {
+			c.step(page, "check", row.form).want(t, 200, "The check ended:", "the column name twice")
+		} else {
+			res.want(t, 400, row.want, "Choose what each column is")
+		}
+	}
+	c.post(page+"/check", columns("tag", "", "")).want(t, 400, `<option value="tag" selected>Tag`)
+	c.post(page+"/start", url.Values{"check": {"0"}}).want(t, 409, "look at the result of the last check")
 	if _, err := h.engine.Get(t.Context(), 7); err == nil {
 		t.Error("a page of another site imported a plant")
 	}
 }
 
-// The operation of the script has JSON for the state and for errors. A session of another credential does not see the
-// import, unless it has the scope admin.
-func TestImportOfScript(t *testing.T) {
+// A session of another credential does not see an import, unless it has the scope admin.
+func TestImportOfOther(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := h.signIn(h.mint("nursery", auth.ScopeRead|auth.ScopeCreate))
-	const media = "Content-Type: application/octet-stream"
-	c.send("/import/a?name=a.csv&on-conflict=report&format=", "id,name\n1,A\n", media).want(t, 200,
-		`"state":"complete"`, `"created":1`)
-	c.get("/import/a").want(t, 200, "Every row of the file is stored.")
-	h.signIn(h.mint("other", auth.ScopeRead|auth.ScopeCreate)).get("/import/a").want(t, 404)
+	page := c.keep("a.csv", "id,name\n1,A\n")
+	other := h.signIn(h.mint("other", auth.ScopeRead|auth.ScopeCreate))
 	operator := h.signIn(h.mint("watcher", auth.ScopeAdmin)) // without the scope plants:create
-	operator.get("/import").want(t, 200, `href="/import/a"`, "You can see and cancel imports.")
-	operator.get("/import/a").want(t, 200)
-	operator.get("/import/a/live").want(t, 200)
-	operator.post("/import/a/cancel", nil).want(t, 303)
-	operator.send("/import/b?name=a.csv&on-conflict=report&format=", "id,name\n1,A\n", media).want(t, 403)
-	const accept = "Accept: application/json"
-	c.send("/import/a?name=a&on-conflict=report&format=", "", media, accept).want(t, 400,
-		`{"error":40061,"message":"the format is unknown`)
-	c.send("/import/a?name=a.csv&on-conflict=x&format=", "", media, accept).want(t, 400, `"error":40061`)
-	c.send("/import/a", "", media, "Sec-Fetch-Site: cross-site").want(t, 403)
-	c.send("/import/a", "", "Content-Type: text/plain").want(t, 415)
-	c.post("/import/a/cancel", nil).want(t, 303)
-	for i := range 3 {
-		name := fmt.Sprint("b", i)
-		c.send("/import/"+name+"?name=a.csv&on-conflict=report", "id\n", media).want(t, 200, `"state":"failed"`)
+	for _, path := range []string{"", "/live", "/rejects"} {
+		other.get(page+path).want(t, 404)
 	}
+	for _, path := range []string{"/check", "/start", "/cancel"} {
+		other.post(page+path, columns("id", "name")).want(t, 404)
+		if path != "/cancel" {
+			operator.post(page+path, columns("id", "name")).want(t, 403)
+		}
+	}
+	operator.get("/import").want(t, 200, `href="`+page+`"`, "You can see and cancel imports.")
+	operator.get(page).want(t, 200)
+	operator.get(page+"/live").want(t, 200, `"state":"ready"`)
+	operator.post(page+"/cancel", url.Values{}).want(t, 303)
+	c.get(page).want(t, 200, ">canceled<")
+	const accept = "Accept: application/json"
+	c.send("/import", "", "Content-Type: text/plain", accept).want(t, 415, `"error":41501`)
 }

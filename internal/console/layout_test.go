@@ -134,7 +134,11 @@ func (b *browser) fullPages() (pages []fullPage) {
 				{"9223372036854775807", "Rhododendron catawbiense 'Boursault'", "shrub"},
 				{"x-17", "Fuchsia magellanica", "shrub"},
 			}))
-			b.Await(`location.pathname.startsWith("/import/")`)
+		}},
+		fullPage{"", b.checkColumns},
+		fullPage{"", func() {
+			b.startImport()
+			b.Await(`document.querySelector(".head .state") !== null`)
 		}},
 		fullPage{path: "/import"},
 	)
@@ -142,7 +146,7 @@ func (b *browser) fullPages() (pages []fullPage) {
 
 // fullPage is a page, and what fills it in after it is open.
 type fullPage struct {
-	path string
+	path string // empty: the page before leads to this one
 	do   func()
 }
 
@@ -160,7 +164,9 @@ func TestLayout(t *testing.T) {
 	b.checkLayout("/sign-in", string(check))
 	b.signIn()
 	for _, page := range b.fullPages() {
-		b.open(page.path)
+		if page.path != "" {
+			b.open(page.path)
+		}
 		if page.do != nil {
 			page.do()
 		}

@@ -40,6 +40,7 @@ type view struct {
 	Content any
 	Notice  string       // the result of a change; empty: one of notices, or none
 	Fault   *plant.Error // why a change was refused; nil: none was
+	Refresh bool         // without the script, the browser loads the page again every few seconds
 	Address string       // where the response to a form belongs; empty: the address of the request
 
 	// render sets the fields below.
@@ -116,6 +117,15 @@ var functions = template.FuncMap{
 	"fold":     fold,
 	"clock":    func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
 
+	"importTone": importTone, "importResult": importResult,
+	"shorten": func(text string) string {
+		const charactersMax = 40
+		text = strings.ToValidUTF8(text, "\uFFFD")
+		if runes := []rune(text); len(runes) > charactersMax {
+			return string(runes[:charactersMax]) + "…"
+		}
+		return text
+	},
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
 
@@ -259,7 +269,7 @@ func (c *Console) refuse(call *server.Call, e *plant.Error) {
 		redirect(call, (&url.URL{Path: signInPath, RawQuery: q.Encode()}).String())
 		return
 	}
-	if call.Request.Header.Get("Accept") == "application/json" {
+	if isScript(call) {
 		call.WriteJSON(e.Code.Status(), server.AppendError(nil, e))
 		return
 	}
@@ -270,6 +280,8 @@ func (c *Console) refuse(call *server.Call, e *plant.Error) {
 		http.Error(call, e.Message, e.Code.Status())
 	}
 }
+
+func isScript(call *server.Call) bool { return call.Request.Header.Get("Accept") == "application/json" }
 
 // fault is the content of the error page.
 type fault struct {

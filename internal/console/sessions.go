@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -152,10 +153,17 @@ func (c *Console) authenticate(
 	if !ok {
 		return auth.Principal{}, plant.Errorf(plant.CodeCredentialInvalid, "the session has ended; sign in again")
 	}
-	if found.claims != nil {
-		return c.WritePath.AuthenticateClaims(r.Context(), found.claims)
+	return c.principal(r.Context(), found, check)
+}
+
+// principal returns the principal of a session. check checks a credential.
+func (c *Console) principal(
+	ctx context.Context, s session, check func(credential string) (auth.Principal, error),
+) (auth.Principal, error) {
+	if s.claims != nil {
+		return c.WritePath.AuthenticateClaims(ctx, s.claims)
 	}
-	return check(found.credential)
+	return check(s.credential)
 }
 
 // session returns the principal of the session of a request, by the tokens in memory.
