@@ -82,8 +82,8 @@ type Source struct {
 	running sync.WaitGroup
 }
 
-// domain is a configured domain, or an IP address, which is the same for a CA that supports RFC 8738. Only the goroutine
-// of the Source uses fields other than name and certificate.
+// domain is a configured domain, or an IP address, which is the same for a CA that supports RFC 8738. Only the
+// goroutine of the Source uses fields other than name, address and certificate.
 type domain struct {
 	name        string
 	address     bool                            // name is an IP address

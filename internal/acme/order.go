@@ -69,8 +69,8 @@ func (s *Source) order(ctx context.Context, d *domain, again bool) (*x509.Certif
 	return certificate.Leaf, nil
 }
 
-// addressProfile returns the profile for certificates of addresses, which Let's Encrypt requires: it issues them for six
-// days only. A CA without it uses its default.
+// addressProfile returns the profile for certificates of addresses, which Let's Encrypt requires: it issues them for
+// six days only. A CA without it uses its default.
 func (s *Source) addressProfile(ctx context.Context) (string, error) {
 	const profile = "shortlived"
 	directory, err := s.client.GetDirectory(ctx)

@@ -312,7 +312,8 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 				if err := insertBatch(t.Context(), e, batch); err != nil {
 					t.Error(err)
 				}
-				if r, err := e.PlantsByID(t.Context(), []int64{id}, 1<<20); err != nil || len(r) != 1 || r[0].CreatedBy != int64(i) {
+				r, err := e.PlantsByID(t.Context(), []int64{id}, 1<<20)
+				if err != nil || len(r) != 1 || r[0].CreatedBy != int64(i) {
 					t.Errorf("store %d has %+v, %v", i, r, err)
 				}
 			}
