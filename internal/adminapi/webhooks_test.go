@@ -41,7 +41,7 @@ func kill(t *testing.T, e *sqlite.Engine, urls []string, plants ...int64) {
 	var dead []store.DeliveryResult
 	for _, d := range taken {
 		dead = append(dead, store.DeliveryResult{
-			Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Dead: true, Attempts: 3, Reason: "status 503",
+			Webhook: d.Webhook, Plant: d.Plant.ID, Since: d.Since, Lease: d.Lease, Dead: true, Attempts: 3, Reason: "status 503",
 		})
 	}
 	if _, err := e.TakeDeliveries(ctx, dead, store.Claim{}); err != nil {

@@ -43,7 +43,7 @@ func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string
 	var dead []store.DeliveryResult
 	for _, d := range taken {
 		dead = append(dead, store.DeliveryResult{
-			Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Dead: true, Attempts: 3,
+			Webhook: d.Webhook, Plant: d.Plant.ID, Since: d.Since, Lease: d.Lease, Dead: true, Attempts: 3,
 			Reason: reasons[d.Plant.ID-firstPlant],
 		})
 	}
