@@ -202,7 +202,10 @@ func seed(t testing.TB, s storetest.Engine, n int) {
 	taken, err := s.TakeDeliveries(ctx, nil, store.Claim{Most: map[int64]int{1: 2}, Lease: time.Hour})
 	must(t, err)
 	_, err = s.TakeDeliveries(ctx, []store.DeliveryResult{
-		{Webhook: 1, Plant: taken[0].Plant.ID, Lease: taken[0].Lease, Dead: true, Attempts: 1, Reason: "status 500"},
+		{
+			Webhook: 1, Plant: taken[0].Plant.ID, Since: taken[0].Since, Lease: taken[0].Lease, Dead: true, Attempts: 1,
+			Reason: "status 500",
+		},
 	}, store.Claim{})
 	must(t, err)
 	insert(t, s, plants(math.MaxInt64-100, 2)...)

@@ -23,7 +23,8 @@ func TestExpireClaimed(t *testing.T) {
 	claim := store.Claim{Most: map[int64]int{1: 1}, Lease: time.Hour}
 	taken, err := e.TakeDeliveries(ctx, nil, claim)
 	must(t, err)
-	released := []store.DeliveryResult{{Webhook: 1, Plant: taken[0].Plant.ID, Lease: taken[0].Lease}}
+	d := taken[0]
+	released := []store.DeliveryResult{{Webhook: 1, Plant: d.Plant.ID, Since: d.Since, Lease: d.Lease}}
 	must(t, second(e.TakeDeliveries(ctx, released, store.Claim{})))
 
 	read := e.ReadLong
