@@ -296,6 +296,10 @@ func validBody(target string) string {
 		return `{"jwt_id":"a","issuer":"https://login.example"}`
 	case strings.Contains(target, "/dead-letters/"):
 		return `{"all":true}`
+	case strings.HasSuffix(target, "/correct"):
+		return `{"name":"A"}` // changes nothing
+	case strings.HasSuffix(target, "/erase"):
+		return `{"ids":[2]}`
 	}
 	return `{"id":1,"name":"A"}`
 }
