@@ -33,8 +33,8 @@ func TestCheckDomain(t *testing.T) {
 		"": false, "Plants.example": false, "plants.example.": false, "*.plants.example": false, "plants..example": false,
 		"-plants.example": false, "192.0.2.1": true, "2001:db8::1": true, "2001:DB8::1": false, "fe80::1%eth0": false,
 		"::ffff:192.0.2.1": false, "2001:db8:0:0::1": false, "192.0.2.01": false, "[2001:db8::1]": false,
-		"plants.example:443": false,
-		"../plants":          false, "plants/../x": false, "pflänzchen.example": false, "plants example": false, "a\n.example": false,
+		"plants.example:443": false, "../plants": false, "plants/../x": false, "pflänzchen.example": false,
+		"plants example": false, "a\n.example": false,
 		strings.Repeat("a", 64) + ".example": false, strings.Repeat("a.", 100) + "aaa": false,
 	} {
 		if err := acme.CheckDomain(name); (err == nil) != ok {
