@@ -117,7 +117,7 @@ func (p *program) erase(cmd *cobra.Command, e *erasure, args []string, from stri
 	})
 }
 
-// readLines returns the lines of a file that are not blank, without blanks around them.
+// readLines returns the lines of a file that are not blank, without blanks around them and without a byte order mark.
 func (p *program) readLines(ctx context.Context, path string) (lines []string, err error) {
 	const bytesMax = 256 << 20 // of ten million ids
 	in := p.Stdin
@@ -131,7 +131,7 @@ func (p *program) readLines(ctx context.Context, path string) (lines []string, e
 	}
 	scanner := bufio.NewScanner(io.LimitReader(terminal.InterruptibleReader(ctx, in), bytesMax))
 	for scanner.Scan() {
-		if line := strings.TrimSpace(scanner.Text()); line != "" {
+		if line := strings.TrimSpace(strings.TrimPrefix(scanner.Text(), "\uFEFF")); line != "" {
 			lines = append(lines, line)
 		}
 	}
