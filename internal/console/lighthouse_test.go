@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server/browsertest"
 )
@@ -79,6 +80,7 @@ func TestLighthouse(t *testing.T) {
 		t.Skip("npm is not installed")
 	}
 	h := start(t, stored(1, "Rosa canina", plant.Tagged("shrub")), stored(2, "ورد جوري", plant.Tag{}))
+	h.mint("web-shop", auth.ScopeCreate) // with the id 2
 	h.console.Sample(10 * time.Second)
 	cookie := h.signIn(h.admin).cookie
 	bad := httptest.NewServer(http.HandlerFunc(badPage))
