@@ -19,7 +19,7 @@ import (
 // checkFile checks the properties of every file: its plants can be written and read again in each format, and its
 // invalid rows as rejects.
 func checkFile(t *testing.T, file []byte, format dump.Format) []row {
-	if encoded(file) {
+	if encoded(file) { // its rows are not the bytes of the file
 		t.Skip()
 	}
 	rows, failure := read(bytes.NewReader(file), format)
