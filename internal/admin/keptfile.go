@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -291,7 +292,7 @@ func (s *Service) runStep(
 	err := error(errImportPanic)                                // unless runImport returns
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("an import panicked", "panic", p)
+			s.log.Error("an import panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 		cancel(nil)
 		watching.Wait()
