@@ -1,10 +1,12 @@
 package console
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"plantstore/internal/server"
@@ -19,6 +21,14 @@ func (c *Console) Sessions() int {
 	c.sessions.mu.Lock()
 	defer c.sessions.mu.Unlock()
 	return len(c.sessions.all)
+}
+
+// Credential returns a function that reports whether the credential of a session is valid, even after a sign-out. cookie
+// is name=value.
+func (c *Console) Credential(cookie string) (valid func(context.Context) error) {
+	_, value, _ := strings.Cut(cookie, "=")
+	found, _ := c.sessions.find(value, c.now())
+	return func(ctx context.Context) error { return c.valid(ctx, found) }
 }
 
 // EndSessions ends all sessions, as a restart of the server does.

@@ -241,19 +241,22 @@ func (c *Console) importStep(call *server.Call) admin.ImportStep {
 	found, _ := c.sessions.find(c.cookieOf(call.Request), c.now()) // the server has found it too
 	return admin.ImportStep{
 		Principal: call.Principal, By: call.Origin(),
-		Valid: func(ctx context.Context) error {
-			_, err := c.principal(ctx, found, func(credential string) (auth.Principal, error) {
-				return c.WritePath.AuthenticateKnown(ctx, credential)
-			})
-			if err == nil && !found.isOpen(c.now()) {
-				err = plant.Errorf(plant.CodeCredentialInvalid, "the session has ended")
-			}
-			if err != nil {
-				return server.CredentialEnded(err)
-			}
-			return nil
-		},
+		Valid: func(ctx context.Context) error { return c.valid(ctx, found) },
 	}
+}
+
+// valid returns an error if the credential of a session is no longer valid, even after a sign-out.
+func (c *Console) valid(ctx context.Context, s session) error {
+	_, err := c.principal(ctx, s, func(credential string) (auth.Principal, error) {
+		return c.WritePath.AuthenticateKnown(ctx, credential)
+	})
+	if err == nil && !s.isOpen(c.now()) {
+		err = plant.Errorf(plant.CodeCredentialInvalid, "the session has ended")
+	}
+	if err != nil {
+		return server.CredentialEnded(err)
+	}
+	return nil
 }
 
 // optionsOf returns the choices of a form for a file.
