@@ -111,19 +111,20 @@ type newestBackup struct {
 
 // lastBackup returns the newest complete backup, nil without one, and why the destination could not be listed. The
 // backup is then from the last complete list. The result is shared, so one client's disconnect must not stop it.
-func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault string) {
+func (s *Service) lastBackup(ctx context.Context, ageMax time.Duration) (last *BackupRecord, fault string) {
 	if s.config.Backups == nil {
 		return nil, ""
 	}
 	n := &s.newest
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if time.Since(n.at) < lastBackupEvery {
+	if time.Since(n.at) < ageMax {
 		return n.record, n.fault
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeMax)
 	defer cancel()
 	b, err := s.config.Backups.Newest(ctx)
+	logged := n.fault
 	n.at, n.fault = time.Now(), ""
 	switch {
 	case err == nil:
@@ -135,8 +136,9 @@ func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault str
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("the destination did not return the list within %s", n.timeMax)
 		}
-		s.log.Warn("could not list the backups", "error", err)
-		n.fault = err.Error()
+		if n.fault = err.Error(); n.fault != logged {
+			s.log.Warn("could not list the backups", "error", err)
+		}
 	}
 	return n.record, n.fault
 }

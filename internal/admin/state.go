@@ -13,9 +13,9 @@ type State struct {
 	Ready     bool      `json:"ready"`  // the store accepts plants
 	Reason    string    `json:"reason"` // why it does not; empty if it does
 
-	Guarantee string   `json:"guarantee"` // where an acknowledged plant is stored
-	Standby   bool     `json:"standby"`   // an acknowledged plant is stored on more than one machine
-	Warnings  []string `json:"warnings"`  // why the guarantee may not hold, each with advice
+	Guarantee string    `json:"guarantee"` // where an acknowledged plant is stored
+	Standby   bool      `json:"standby"`   // an acknowledged plant is stored on more than one machine
+	Warnings  []Warning `json:"warnings"`  // the most urgent first
 
 	Gauges
 
@@ -25,21 +25,24 @@ type State struct {
 }
 
 // State returns the state of the server.
-func (s *Service) State(ctx context.Context) State {
-	st := State{
+func (s *Service) State(ctx context.Context) State { return s.state(ctx, lastBackupEvery) }
+
+// state returns the state of the server with a list of the backups that is not older than listAgeMax.
+func (s *Service) state(ctx context.Context, listAgeMax time.Duration) State {
+	o := observed{State: State{
 		Version: s.config.Version, StartedAt: s.started, DB: s.config.DB, Backups: s.config.Backups != nil,
-		Gauges: s.Gauges(), Warnings: []string{},
-	}
-	d := s.engine.Durability()
-	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
+		Gauges: s.Gauges(),
+	}, durability: s.engine.Durability()}
+	o.Guarantee, o.Standby = o.durability.Guarantee, o.durability.Standby
 	if s.config.WritePath != nil {
-		err := s.config.WritePath.Ready()
-		if st.Ready = err == nil; err != nil {
-			st.Reason = err.Error()
+		o.unready = s.config.WritePath.Ready()
+		if o.Ready = o.unready == nil; !o.Ready {
+			o.Reason = o.unready.Error()
 		}
 	}
-	st.LastBackup, st.BackupsError = s.lastBackup(ctx)
-	return st
+	o.LastBackup, o.BackupsError = s.lastBackup(ctx, listAgeMax)
+	o.Warnings = s.find(&o)
+	return o.State
 }
 
 // Gauges are sizes and numbers of a server and its store; nil: unknown.

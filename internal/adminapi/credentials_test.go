@@ -313,11 +313,14 @@ func TestState(t *testing.T) {
 	if time.Since(st.StartedAt) > time.Hour || st.Plants == nil || st.StoreBytes == nil || *st.StoreBytes == 0 {
 		t.Errorf("got %s", got.body)
 	}
-	st.StartedAt, st.StoreBytes, st.WALBytes, st.DiskFreeBytes, st.Connections = time.Time{}, nil, nil, nil, nil
+	if len(st.Warnings) != 1 || st.Warnings[0].ID != "backup-missing" || time.Since(st.Warnings[0].Since) > time.Hour {
+		t.Errorf("got the warnings %+v, want one about backups", st.Warnings)
+	}
+	st.Warnings, st.StartedAt, st.StoreBytes, st.WALBytes, st.DiskFreeBytes, st.Connections = nil, time.Time{}, nil, nil, nil, nil
 	none := int64(0)
 	want := admin.State{
 		Version: "test", DB: "plants.db", Ready: true, Guarantee: h.engine.Durability().Guarantee,
-		Warnings: []string{}, Gauges: admin.Gauges{Plants: &none},
+		Gauges: admin.Gauges{Plants: &none},
 	}
 	if diff := cmp.Diff(want, st); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/server"
-	"plantstore/internal/writepath"
 )
 
 // SetClock sets the clock of the sessions.
@@ -56,7 +56,7 @@ func (c *Console) Sample(since time.Duration) {
 // AddDay adds the samples of a day of work in a nursery, which ends now with the values of now.
 func (c *Console) AddDay() {
 	n := c.read()
-	plants := orNaN(n.Plants)
+	plants := admin.OrNaN(n.Plants)
 	random := rand.New(rand.NewPCG(1, 2)) // the same images in each run
 	for i := samplesMax - 1; i >= 0; i-- {
 		hours := float64(i) / 360                                   // before now
@@ -66,7 +66,7 @@ func (c *Console) AddDay() {
 			at: n.at.Add(-time.Duration(i) * sampleEvery), creates: creates,
 			p50: 0.0021 + 0.0004*random.Float64(), p99: 0.005 + 0.004*random.Float64() + 0.003*work,
 			clientErrors: math.Floor(work*random.Float64()*1.2) / 10, plants: plants - hours*900,
-			store: orNaN(n.StoreBytes) - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
+			store: admin.OrNaN(n.StoreBytes) - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
 			connections: math.Round(4 + 20*work*random.Float64()), queued: math.Round(2 * work * random.Float64()),
 		})
 	}
@@ -75,32 +75,16 @@ func (c *Console) AddDay() {
 // UsedMax is the number of states that flows keeps.
 const UsedMax = usedMax
 
-// AddSample adds a sample of now with the 99th percentile of the latency of creates, failed commits and errors.
-func (c *Console) AddSample(p99 float64, commitFailed bool, errors ...string) {
+// AddSample adds a sample of now with the 99th percentile of the latency of creates.
+func (c *Console) AddSample(p99 float64) {
 	nan := math.NaN()
 	c.samples.add(sample{
 		at: c.now(), creates: 1, p50: p99 / 2, p99: p99, plants: nan, store: nan, wal: nan, connections: nan, queued: nan,
-		commitFailed: commitFailed, errors: errors,
 	})
 }
 
 // Draw returns the paths of a line of values and of the area below it.
 func Draw(values []float64, top float64) (path, area string) { return draw(values, top) }
-
-// Failures are the failures in a reading of the metrics.
-type Failures struct {
-	Commits int64
-	Errors  map[string]int64
-}
-
-// Since returns the errors and the failed commits that a console finds between two readings.
-func Since(before, after Failures) (errors []string, commitFailed bool) {
-	read := func(f Failures) reading {
-		return reading{store: writepath.Numbers{CommitsFailed: f.Commits}, requests: server.Numbers{Errors: f.Errors}}
-	}
-	s := read(after).since(read(before))
-	return s.errors, s.commitFailed
-}
 
 // FormatAgo returns an age as the pages show it.
 func FormatAgo(age time.Duration) string { return formatAgo(age) }

@@ -100,7 +100,7 @@ func startFull(t *testing.T) *harness {
 	}
 	c.post("/sign-in", url.Values{"credential": {"wrong"}})
 	h.console.AddDay()
-	h.console.AddSample(0.01, true, "50301 store_unavailable", "50303 queue_full")
+	h.console.AddSample(0.01)
 	return h
 }
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -27,9 +26,6 @@ type sample struct {
 	clientErrors        float64 // with 4xx
 	plants, store, wal  float64 // stored plants, and the sizes in bytes
 	connections, queued float64 // open connections of the public listener, and plants that wait for the next commit
-
-	commitFailed bool     // since the previous sample
-	errors       []string // numbers and names of errors with 5xx since then, sorted
 }
 
 // history keeps the newest samples.
@@ -84,23 +80,9 @@ func (c *Console) read() reading {
 	return reading{c.Operations.Gauges(), c.WritePath.Numbers(), c.Requests(), c.now()}
 }
 
-// orNaN returns a number; NaN if it is unknown.
-func orNaN(n *int64) float64 {
-	if n == nil {
-		return math.NaN()
-	}
-	return float64(*n)
-}
-
 // since returns the sample between two readings.
 func (n reading) since(last reading) sample {
 	seconds := n.at.Sub(last.at).Seconds()
-	var more []string
-	for _, name := range slices.Sorted(maps.Keys(n.requests.Errors)) {
-		if n.requests.Errors[name] > last.requests.Errors[name] {
-			more = append(more, name)
-		}
-	}
 	latency := slices.Clone(n.requests.Latency) // creates since then
 	for i := range min(len(latency), len(last.requests.Latency)) {
 		latency[i].Count -= last.requests.Latency[i].Count
@@ -113,13 +95,11 @@ func (n reading) since(last reading) sample {
 		clientErrors: rate(n.requests.ClientErrors, last.requests.ClientErrors),
 		p50:          quantile(0.5, latency),
 		p99:          quantile(0.99, latency),
-		plants:       orNaN(n.Plants),
-		store:        orNaN(n.StoreBytes),
-		wal:          orNaN(n.WALBytes),
+		plants:       admin.OrNaN(n.Plants),
+		store:        admin.OrNaN(n.StoreBytes),
+		wal:          admin.OrNaN(n.WALBytes),
 		connections:  float64(n.Connections["public"]),
 		queued:       float64(n.QueuePlants),
-
-		commitFailed: n.store.CommitsFailed > last.store.CommitsFailed, errors: more,
 	}
 }
 

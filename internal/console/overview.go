@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,15 +21,14 @@ var ranges = []string{"15m", "1h", "6h", "24h"}
 type overview struct {
 	admin.State // its list of backups is at most 10 s old: the destination may be slow
 
-	Summary  []link // the parts of the sentence about the state
-	New      bool   // the store has no plant yet, so the page has Recent instead of tiles and charts
-	Recent   []admin.AuditEntry
-	URL      string // where clients create plants
-	Tiles    []tile
-	Charts   []chart
-	Range    string
-	Ranges   []string
-	Warnings []warning // the texts of the State, and others
+	Summary []link // the parts of the sentence about the state
+	New     bool   // the store has no plant yet, so the page has Recent instead of tiles and charts
+	Recent  []admin.AuditEntry
+	URL     string // where clients create plants
+	Tiles   []tile
+	Charts  []chart
+	Range   string
+	Ranges  []string
 }
 
 // tile is a number of the overview.
@@ -44,12 +42,6 @@ type tile struct {
 type link struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-}
-
-// warning is a state that needs the operator.
-type warning struct {
-	Text, Advice string
-	Object       link // that the text is about
 }
 
 func (c *Console) showOverview(call *server.Call) error {
@@ -78,7 +70,10 @@ func (c *Console) serveLive(call *server.Call) error {
 // Digest returns a digest of the parts of the page that the script does not replace.
 func (o overview) Digest() string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %t %t %q", o.Guarantee, o.Standby, o.New, o.Warnings)
+	fmt.Fprintf(h, "%q %t %t", o.Guarantee, o.Standby, o.New)
+	for _, w := range o.Warnings {
+		fmt.Fprintf(h, " %s %q", w.Severity, w.Text)
+	}
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
@@ -88,14 +83,29 @@ func (c *Console) overview(r *http.Request) overview {
 		o.Range = given
 	}
 	span, _ := time.ParseDuration(o.Range) // all ranges are valid
-	o.Warnings = c.warnings(o.State)
-	ofChart := func(w warning) bool { return strings.HasPrefix(w.Object.URL, "#") }
+	ofChart := func(w admin.Warning) bool { return strings.HasPrefix(w.Page, "/#") }
 	o.New = o.Ready && o.Plants != nil && *o.Plants == 0 && !slices.ContainsFunc(o.Warnings, ofChart) &&
 		c.isEmpty(r.Context())
 	o.Summary = c.summary(o)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
 	o.Tiles = c.tiles(o)
 	return o
+}
+
+// tone is the state of the server, in a word and its class.
+type tone struct{ Class, Text string }
+
+// Tone returns the state of the server.
+func (o overview) Tone() tone {
+	switch {
+	case !o.Ready:
+		return tone{"bad", "Accepts no plants"}
+	case len(o.Warnings) == 0:
+		return tone{"good", "Healthy"}
+	case o.Warnings[0].Severity == admin.Critical:
+		return tone{"bad", "Needs attention now"}
+	}
+	return tone{"warn", "Needs attention"}
 }
 
 // isEmpty reports whether the store has no plants: the number in the metrics may be older, or an estimate.
@@ -176,7 +186,7 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"queued plants", func(s sample) float64 { return s.queued }}),
-		newChart("size", "Size on disk", samples, now, span, formatBytes,
+		newChart("size", "Size on disk", samples, now, span, admin.FormatBytes,
 			series{"store", func(s sample) float64 { return s.store }},
 			series{"write-ahead log", func(s sample) float64 { return s.wal }}),
 		newChart("plants", "Plants stored", samples, now, span, formatCount,
@@ -192,7 +202,7 @@ func (c *Console) tiles(o overview) []tile {
 	}
 	latency, errors := lines["latency"], lines["errors"]
 	tiles := []tile{
-		{"plants", "Plants stored", orDash(orNaN(o.Plants), formatCount), ""},
+		{"plants", "Plants stored", orDash(admin.OrNaN(o.Plants), formatCount), ""},
 		{"creates", "Created per second", lines["creates"][0].Now, ""},
 		{"latency", latencyName, latency[0].Now, "p99 · p50 " + latency[1].Now},
 		{"errors", "Server errors per second", errors[0].Now, "client errors " + errors[1].Now},
@@ -200,18 +210,18 @@ func (c *Console) tiles(o overview) []tile {
 	}
 	if o.StoreBytes != nil {
 		tiles = append(tiles, tile{
-			"size", "Size of the store", formatBytes(float64(*o.StoreBytes)),
-			"write-ahead log " + orDash(orNaN(o.WALBytes), formatBytes),
+			"size", "Size of the store", admin.FormatBytes(float64(*o.StoreBytes)),
+			"write-ahead log " + orDash(admin.OrNaN(o.WALBytes), admin.FormatBytes),
 		})
 	}
 	if o.DiskFreeBytes != nil {
-		tiles = append(tiles, tile{"free", "Free on the disk", formatBytes(float64(*o.DiskFreeBytes)), ""})
+		tiles = append(tiles, tile{"free", "Free on the disk", admin.FormatBytes(float64(*o.DiskFreeBytes)), ""})
 	}
 	if o.Backups {
 		t := tile{"backup", "Last backup", "none", ""}
 		switch {
 		case o.LastBackup != nil:
-			t.Value, t.Note = formatAgo(c.now().Sub(o.LastBackup.At)), formatBytes(float64(o.LastBackup.Bytes))
+			t.Value, t.Note = formatAgo(c.now().Sub(o.LastBackup.At)), admin.FormatBytes(float64(o.LastBackup.Bytes))
 		case o.BackupsError != "":
 			t.Value = "–"
 		}
@@ -220,99 +230,7 @@ func (c *Console) tiles(o overview) []tile {
 	return tiles
 }
 
-// warnings returns the states that need the operator, the most urgent first.
-func (c *Console) warnings(s admin.State) (list []warning) {
-	const freeFactorMin = 0.1 // share of the store's size
-	add := func(text, advice string, object link) { list = append(list, warning{text, advice, object}) }
-	theStore := settingLink("db")
-	if !s.Ready {
-		add("The store accepts no plants: "+s.Reason+".", "Read the server's log.", theStore)
-	}
-	addFailures(c.samples.since(c.now().Add(-recently)), add)
-	for _, text := range s.Warnings {
-		add(text, "", theStore)
-	}
-	size, free := orNaN(s.StoreBytes), orNaN(s.DiskFreeBytes)
-	if free < max(1<<30, size*freeFactorMin) {
-		add("The store's disk has only "+formatBytes(free)+" free.",
-			"Free space, or move the store to a larger disk.", theStore)
-	}
-	if orNaN(s.WALBytes) > orNaN(s.WALMaxBytes) {
-		add("The write-ahead log is larger than its limit: a reader blocks its checkpoint.",
-			"Stop any long backup or verification, and any other program that keeps the file open.", theStore)
-	}
-	c.addBackups(s, add)
-	c.addWebhooks(add)
-	if n := s.CredentialsExpiring; n > 0 {
-		text, advice := formatCount(float64(n))+" credentials expire within 7 days.", "Rotate them."
-		if n == 1 {
-			text, advice = "A credential expires within 7 days.", "Rotate it."
-		}
-		add(text, advice, link{"Credentials", "/credentials"})
-	}
-	return list
-}
-
 func settingLink(name string) link { return link{"Setting " + name, "/settings#" + name} }
-
-// recently is the age of failures up to which the overview warns of them. The warnings do not count them, so the script
-// does not reload the page for each.
-const recently = 15 * time.Minute
-
-// addFailures adds the warnings about failed commits and 5xx responses in samples.
-func addFailures(samples []sample, add func(text, advice string, object link)) {
-	commits, errors := false, map[string]bool{}
-	for _, s := range samples {
-		commits = commits || s.commitFailed
-		for _, name := range s.errors {
-			errors[name] = true
-		}
-	}
-	if commits {
-		add("Commits failed in the last 15 minutes.",
-			"The server's log has the cause.", settingLink("db"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(errors)) {
-		add("Requests failed with "+name+" in the last 15 minutes.", "", link{errorsName, "#chart-errors"})
-	}
-}
-
-// addBackups adds the warnings about backups.
-func (c *Console) addBackups(s admin.State, add func(text, advice string, object link)) {
-	const ageMax = 2 * 24 * time.Hour
-	page := link{"Backups", "/backups"}
-	switch b := s.LastBackup; {
-	case !s.Backups && s.StoreBytes != nil: // a file
-		add("The server makes no backups.",
-			"Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"))
-	case s.Backups && b == nil && s.BackupsError == "":
-		add("There is no complete backup.", "Start one.", page)
-	case b != nil && c.now().Sub(b.At) > ageMax:
-		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old: "+b.Name+".", "Start one.", page)
-	}
-	if s.BackupsError != "" {
-		add("The server could not list the backups: "+s.BackupsError+".", "", page)
-	}
-}
-
-// addWebhooks adds the warnings about the webhooks to which this server delivers.
-func (c *Console) addWebhooks(add func(text, advice string, object link)) {
-	deliveries := c.Operations.Deliveries()
-	for _, id := range slices.Sorted(maps.Keys(deliveries)) {
-		s := deliveries[id]
-		object := link{"Webhook " + s.Address, "/webhooks#webhook-" + strconv.FormatInt(id, 10)}
-		switch {
-		case s.Gone:
-			add("A receiver returned 410 Gone, so the server sends it no more events.",
-				"Correct its address, or restart the server to try again.", object)
-		case s.Failures > 0:
-			add("Deliveries to a receiver are failing: "+s.Reason+".", "", object)
-		}
-		if s.Dead > 0 {
-			add("A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"})
-		}
-	}
-}
 
 // formatAge returns a time in its largest unit.
 func formatAge(d time.Duration) string {

@@ -88,6 +88,15 @@ var pages = []page{
 	{"/reference", "API", "api", auth.ScopeRead},
 }
 
+// nameOf returns what a link on the overview to a part of a page of the navigation shows.
+func nameOf(address string) string {
+	path, _, _ := strings.Cut(address, "#")
+	if path == "/" {
+		return "Charts"
+	}
+	return pages[slices.IndexFunc(pages, func(p page) bool { return p.Path == path })].Name
+}
+
 // functions of the templates, except those that need the clock of a Console.
 var functions = template.FuncMap{
 	"when": func(t time.Time) template.HTML {
@@ -99,7 +108,7 @@ var functions = template.FuncMap{
 	},
 	"breaks": apidoc.Breaks,
 	"icon":   icon,
-	"bytes":  func(n int64) string { return formatBytes(float64(n)) },
+	"bytes":  func(n int64) string { return admin.FormatBytes(float64(n)) },
 	"count":  func(n int64) string { return formatCount(float64(n)) },
 	"join":   strings.Join,
 	"tag": func(t plant.Tag) (texts []string) { // one text or none
@@ -114,6 +123,7 @@ var functions = template.FuncMap{
 		return credentialTable{c, list, caption}
 	},
 	"duration": formatEvery,
+	"nameOf":   nameOf,
 	"fold":     fold,
 	"clock":    func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
 
@@ -322,15 +332,6 @@ func formatEvery(d time.Duration) string {
 		}
 	}
 	return d.String()
-}
-
-// formatBytes returns a size in binary units.
-func formatBytes(n float64) string {
-	units, unit, decimals := []string{"B", "KiB", "MiB", "GiB", "TiB"}, 0, 0
-	for n >= 1024 && unit < len(units)-1 {
-		n, unit, decimals = n/1024, unit+1, 1
-	}
-	return strconv.FormatFloat(n, 'f', decimals, 64) + " " + units[unit]
 }
 
 // formatCount returns a number with a narrow space between groups of three digits.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -94,9 +93,8 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 
 // Numbers are values of the metrics of the requests since the start of the process.
 type Numbers struct {
-	ClientErrors, ServerErrors int64            // responses of the public listener with a status 4xx and 5xx
-	Errors                     map[string]int64 // responses of both listeners with 5xx, by number and name of the error
-	Latency                    []Bucket         // creates, ascending
+	ClientErrors, ServerErrors int64    // responses of the public listener with a status 4xx and 5xx
+	Latency                    []Bucket // creates, ascending
 }
 
 // Bucket is a bucket of a histogram: the number of values up to and including a bound in seconds.
@@ -105,12 +103,7 @@ type Bucket struct{ Bound, Count float64 }
 // Numbers returns the values of both servers of New.
 func (s *Server) Numbers() Numbers {
 	m := s.handler.Load().metrics
-	n := Numbers{ClientErrors: m.failed[0].Load(), ServerErrors: m.failed[1].Load(), Errors: map[string]int64{}}
-	for _, e := range plant.Catalogue() {
-		if e.Code.Status() >= http.StatusInternalServerError {
-			n.Errors[fmt.Sprintf("%d %s", e.Code, e.Name)] = m.errors[e.Code].Load()
-		}
-	}
+	n := Numbers{ClientErrors: m.failed[0].Load(), ServerErrors: m.failed[1].Load()}
 	var creates dto.Metric
 	_ = m.creates.Write(&creates) // it returns no error
 	for _, b := range creates.GetHistogram().GetBucket() {

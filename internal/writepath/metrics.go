@@ -82,7 +82,7 @@ type Numbers struct {
 	CredentialsExpiring int64 // valid credentials that expire within 7 days
 
 	// Since the start of the process.
-	Created, CommitsFailed int64
+	Created int64
 }
 
 // Numbers returns the values now, without a call of the engine.
@@ -90,7 +90,7 @@ func (s *Service) Numbers() Numbers {
 	return Numbers{
 		Plants: s.credentials.plants.Load(), Queue: int64(s.writer.pendingPlants()),
 		CredentialsExpiring: s.credentials.expiring(),
-		Created:             s.writer.metrics.created.Load(), CommitsFailed: s.writer.metrics.failed.Load(),
+		Created:             s.writer.metrics.created.Load(),
 	}
 }
 

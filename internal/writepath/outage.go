@@ -108,7 +108,7 @@ func (o *outage) unwritable() error {
 	case o.commitErr == nil:
 		return nil
 	case errors.Is(o.commitErr, store.ErrFull):
-		return errors.New("the disk of the store is full; free space on it")
+		return ErrDiskFull
 	}
 	return errors.New("commits fail; see the log") // the cause is for the log only: /readyz is public
 }

@@ -88,6 +88,12 @@ func (s *Service) AuthenticateStale(credential string) (auth.Principal, error) {
 	return s.credentials.keyring.Authenticate(credential, time.Now())
 }
 
+// Reasons why the store accepts no plants.
+var (
+	ErrDiskFull    = errors.New("the disk of the store is full; free space on it")
+	ErrUnreachable = errors.New("the store is unreachable; see the log")
+)
+
 // Ready returns nil if the store can store plants, else the reason why it cannot.
 func (s *Service) Ready() error {
 	s.writer.mu.Lock()
@@ -100,7 +106,7 @@ func (s *Service) Ready() error {
 	case s.writer.longestCommit() >= commitLongMax:
 		return errors.New("a commit has run for over 20 s")
 	case s.writer.outage.unreachable():
-		return errors.New("the store is unreachable; see the log")
+		return ErrUnreachable
 	}
 	return s.writer.outage.unwritable()
 }
