@@ -84,8 +84,8 @@ func LooksLikeJWT(credential string) bool {
 // subject. The error is an *Invalid: the JWT was revoked.
 func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (Principal, error) {
 	entries := k.entries()
-	if _, revoked := entries[c.jwt]; revoked {
-		return Principal{}, &Invalid{Reason: "jwt: its jti is revoked"}
+	if revoked, ok := entries[c.jwt]; ok {
+		return Principal{}, revoked.invalid("jwt: its jti is revoked")
 	}
 	e, ok := entries[c.subject]
 	if !ok {
@@ -101,7 +101,7 @@ func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (Principal, error) {
 // authenticate returns the principal of claims whose subject the entry stands for.
 func (e *entry) authenticate(c *Claims, now time.Time) (Principal, error) {
 	if e.token.Revoked() && !c.IssuedAt.After(e.token.RevokedAt.Add(JWTLeeway)) {
-		return Principal{}, &Invalid{Reason: "jwt: its subject is revoked"}
+		return Principal{}, e.invalid("jwt: its subject is revoked")
 	}
 	e.markUsed(now)
 	return Principal{TokenID: e.token.ID, Name: c.Name, Scopes: c.Scopes}, nil

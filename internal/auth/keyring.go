@@ -33,10 +33,17 @@ type Keyring struct {
 // entry is a token of a keyring.
 type entry struct {
 	token Token
-	used  *atomic.Int64 // last use in Unix microseconds; kept by Replace
+	name  string // of the principal
+	used  *uses  // kept by Replace
 }
 
-func newEntry(t Token) *entry { return &entry{token: t, used: new(atomic.Int64)} }
+// uses are the uses of a token.
+type uses struct {
+	last  atomic.Int64             // while it was valid, in Unix microseconds
+	ended atomic.Pointer[EndedUse] // since then, without the token; nil: none
+}
+
+func newEntry(t Token) *entry { return &entry{t, PrincipalName(t.Name), new(uses)} }
 
 // Replace replaces the tokens. Only the owner calls it, from one goroutine at a time.
 func (k *Keyring) Replace(tokens []Token) {
@@ -70,12 +77,12 @@ func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, err
 	case !ok || e.token.Kind != KindToken:
 		return Principal{}, &Invalid{Reason: ReasonUnknown}
 	case e.token.Revoked():
-		return Principal{}, &Invalid{Reason: ReasonRevoked}
+		return Principal{}, e.invalid(ReasonRevoked)
 	case e.token.expiredAt(now):
-		return Principal{}, &Invalid{Reason: ReasonExpired}
+		return Principal{}, e.invalid(ReasonExpired)
 	}
 	e.markUsed(now)
-	return Principal{TokenID: e.token.ID, Name: e.token.Name, Scopes: e.token.Scopes}, nil
+	return Principal{TokenID: e.token.ID, Name: e.name, Scopes: e.token.Scopes}, nil
 }
 
 // The reasons of Invalid for a token.
@@ -88,7 +95,17 @@ const (
 // Invalid is the error of a credential that authenticates no principal. It wraps the *plant.Error for the client, which
 // is the same for every reason: a client must not learn that a credential was ever valid.
 type Invalid struct {
-	Reason string // for the log of the server; has no part of the credential
+	// For the log of the server; no field has a part of the credential.
+	Reason  string
+	TokenID int64  // 0: the credential is unknown
+	Name    string // empty: the credential is unknown
+
+	entry *entry
+}
+
+// invalid returns the error of a credential that the keyring has.
+func (e *entry) invalid(reason string) *Invalid {
+	return &Invalid{Reason: reason, TokenID: e.token.ID, Name: e.name, entry: e}
 }
 
 func (e *Invalid) Error() string { return "invalid credential: " + e.Reason }
@@ -104,9 +121,9 @@ var errInvalid = plant.Errorf(plant.CodeCredentialInvalid,
 const usedEvery = time.Minute
 
 func (e *entry) markUsed(now time.Time) {
-	last := e.used.Load()
+	last := e.used.last.Load()
 	if micros := now.UnixMicro(); micros-last >= usedEvery.Microseconds() {
-		e.used.CompareAndSwap(last, micros)
+		e.used.last.CompareAndSwap(last, micros)
 	}
 }
 
@@ -118,17 +135,17 @@ type Use struct {
 
 // UsedSince returns the last use of each token that this keyring has authenticated after that time.
 func (k *Keyring) UsedSince(since time.Time) []Use {
-	var uses []Use
+	var list []Use
 	add := func(e *entry) {
-		if at := e.used.Load(); at > max(0, since.UnixMicro()) { // 0: never
-			uses = append(uses, Use{TokenID: e.token.ID, At: time.UnixMicro(at).UTC()})
+		if at := e.used.last.Load(); at > max(0, since.UnixMicro()) { // 0: never
+			list = append(list, Use{TokenID: e.token.ID, At: time.UnixMicro(at).UTC()})
 		}
 	}
 	for _, e := range k.entries() {
 		add(e)
 	}
 	k.added.Range(func(_, e any) bool { add(e.(*entry)); return true })
-	return uses
+	return list
 }
 
 // briefMax is the longest lifetime of a token that its creator does not expect to renew, such as a console session's.

@@ -45,8 +45,14 @@ func (h *handler) logRequest(c *Call, took time.Duration) {
 	if c.Principal.Name != "" {
 		attrs = append(attrs, slog.String("credential", c.Principal.Name))
 	}
-	if c.reason != "" {
-		attrs = append(attrs, slog.String("reason", c.reason))
+	if invalid := c.invalid; invalid != nil {
+		if invalid.TokenID != 0 && c.Principal.Name == "" {
+			attrs = append(attrs, slog.String("credential", invalid.Name))
+		}
+		if invalid.TokenID != 0 {
+			attrs = append(attrs, slog.Int64("credential_id", invalid.TokenID))
+		}
+		attrs = append(attrs, slog.String("reason", invalid.Reason))
 	}
 	if c.conn != nil && c.conn.Subject() != "" {
 		attrs = append(attrs, slog.String("client_certificate", Shorten(c.conn.Subject())))

@@ -51,9 +51,11 @@ func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
 func (h *handler) authenticate(c *Call, credential string, again bool) (auth.Principal, error) {
 	ctx := c.Context()
 	principal, err := h.writePath.AuthenticateKnown(ctx, credential)
-	if again || !isInvalid(err) {
+	invalid, ok := errors.AsType[*auth.Invalid](err)
+	if again || !ok {
 		return principal, err
 	}
+	invalid.RecordUse(time.Now(), h.proxies.client(c.Request))
 	if h.failures == nil {
 		return h.writePath.Authenticate(ctx, credential)
 	}
@@ -127,7 +129,7 @@ func (c *Call) AuthenticateBy(check func() (auth.Principal, error)) (principal a
 // authenticated sets the principal of the request, or the reason of the refusal for the log.
 func (c *Call) authenticated(principal auth.Principal, err error) (auth.Principal, error) {
 	if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
-		c.reason = invalid.Reason
+		c.invalid = invalid
 	}
 	c.Principal = principal
 	return principal, err

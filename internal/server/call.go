@@ -29,9 +29,9 @@ type Call struct {
 	scope     auth.Scopes  // that the request requires; 0: none
 	id        [1]string    // the request id, as the value of a header
 	status    int
-	bytes     int    // size of the body
-	route     *Route // nil: no route matches
-	reason    string // why the credential is invalid; the client does not receive it
+	bytes     int           // size of the body
+	route     *Route        // nil: no route matches
+	invalid   *auth.Invalid // why the credential is invalid; nil: it is not; the client does not receive it
 	code      plant.Code
 	cause     error // internal error, which the client does not receive
 	started   time.Time

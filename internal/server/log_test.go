@@ -70,27 +70,42 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The log has the reason for which a credential is invalid. The response has none.
+// The log has the reason for which a credential is invalid, and the name and the id of an ended token. The response has
+// neither.
 func TestLogHasReasonOfInvalidCredential(t *testing.T) {
 	t.Parallel()
 	h, secrets := startWithTokens(t)
 	var want []line
-	for _, row := range []struct{ secret, reason string }{
-		{auth.Mint(), "unknown"},
-		{"00aa11", "unknown"},
-		{secrets["expired"], "expired"},
-		{secrets["revoked"], "revoked"},
-		{secrets["revoked and expired"], "revoked"},
+	for _, row := range []struct {
+		secret, reason, name string
+		id                   float64
+	}{
+		{auth.Mint(), "unknown", "", 0},
+		{"00aa11", "unknown", "", 0},
+		{secrets["expired"], "expired", "expired", 7},
+		{secrets["revoked"], "revoked", "revoked", 9},
+		{secrets["revoked and expired"], "revoked", "revoked and expired", 10},
 	} {
 		a := h.send(post("", "Authorization: Bearer "+row.secret))
 		same(t, a, refused(40102, textInvalid, "WWW-Authenticate", challengeInvalid))
 		l := requestLine("public", "POST", "/plants", 401, a)
 		l["reason"], l["error_code"] = row.reason, 40102.0
+		if row.name != "" {
+			l["credential"], l["credential_id"] = row.name, row.id
+		}
 		want = append(want, l)
 	}
 	got, _ := h.log.lines(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+	uses := map[string]string{}
+	for _, u := range h.writePath.EndedUses() {
+		uses[u.Name] = fmt.Sprint(u.Count, " from ", u.Network)
+	}
+	const once = "1 from 127.0.0.1"
+	if diff := cmp.Diff(map[string]string{"expired": once, "revoked": once, "revoked and expired": once}, uses); diff != "" {
+		t.Errorf("uses of ended credentials (-want +got):\n%s", diff)
 	}
 }
 

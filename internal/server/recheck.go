@@ -61,7 +61,7 @@ func (h *handler) watch(ctx context.Context, cancel context.CancelCauseFunc, c *
 		}
 		reason, cause := asPlantError(err).Message, CredentialEnded(err)
 		if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
-			c.reason, reason = invalid.Reason, invalid.Reason
+			c.invalid, reason = invalid, invalid.Reason
 		}
 		h.audit.Collect(audit.Event{
 			Time: time.Now(), Action: audit.RequestEnded, Origin: c.Origin(),

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
@@ -135,6 +136,15 @@ const expiresSoon = 7 * 24 * time.Hour
 // expiring returns the number of valid credentials that expire soon.
 func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.Now(), expiresSoon)) }
 
+// endedUsesKept is the time for which the use of an ended credential counts: a client may send plants once a day.
+const endedUsesKept = 24 * time.Hour
+
+// EndedUses returns the expired and revoked credentials that clients have sent to this process in the last 24 hours, the
+// last one first.
+func (s *Service) EndedUses() []auth.EndedUse {
+	return s.credentials.keyring.EndedUses(time.Now().Add(-endedUsesKept))
+}
+
 // measure registers the metrics of the polled state. A scrape calls no engine, so it does not wait for a database.
 func (c *credentials) measure(to prometheus.Registerer) {
 	in := promauto.With(to)
@@ -151,6 +161,10 @@ func (c *credentials) measure(to prometheus.Registerer) {
 		Name: "plantstore_credentials_expiring",
 		Help: "Valid credentials that expire within 7 days.",
 	}, func() float64 { return float64(c.expiring()) })
+	in.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_credentials_ended_used",
+		Help: "Expired and revoked credentials that clients have sent in the last 24 hours.",
+	}, func() float64 { return float64(len(c.keyring.EndedUses(time.Now().Add(-endedUsesKept)))) })
 	in.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_store_reachable",
 		Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",
