@@ -22,6 +22,7 @@ const repositoryEnv = "DOCS_TEST_REPOSITORY"
 var needs = map[string]map[string]string{
 	"accept-jwt":                      {"jq": "jq", "python3": "python3", "openssl": "openssl"},
 	"back-up-postgresql":              {"pg_ctlcluster": "postgresql", "pgbackrest": "pgbackrest", "jq": "jq"},
+	"call-from-a-browser":             {"python3": "python3", "chromium": "chromium"},
 	"certificate-expires":             {"openssl": "openssl"},
 	"certificate-refused":             {"openssl": "openssl"},
 	"copy-backups-to-another-machine": {"sshd": "openssh-server", "rsync": "rsync"},

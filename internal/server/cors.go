@@ -16,27 +16,40 @@ const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, 
 
 // preflight adds the CORS headers to a response. If the request is a preflight of an allowed origin, it writes the
 // whole response and returns true.
-func (o origins) preflight(c *Call) bool {
-	if len(o) == 0 {
-		return false
+func (h *handler) preflight(c *Call) bool {
+	header, r := c.Header(), c.Request
+	if len(h.origins) > 0 {
+		header.Add("Vary", "Origin")
 	}
-	h, r := c.Header(), c.Request
-	h.Add("Vary", "Origin")
-	origin, all := r.Header.Get("Origin"), slices.Contains(o, "*")
-	if origin == "" || !all && !slices.Contains(o, strings.ToLower(origin)) {
+	origin, all := r.Header.Get("Origin"), slices.Contains(h.origins, "*")
+	if origin == "" || !all && !slices.Contains(h.origins, strings.ToLower(origin)) {
+		h.logOrigin(c, origin)
 		return false
 	}
 	if all {
 		origin = "*"
 	}
-	h.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Allow-Origin", origin)
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		h.Set("Access-Control-Expose-Headers", exposed)
+		header.Set("Access-Control-Expose-Headers", exposed)
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", "POST, GET")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, Tracestate, X-Request-Id")
-	h.Set("Access-Control-Max-Age", "600")
+	header.Set("Access-Control-Allow-Methods", "POST, GET")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, Tracestate, X-Request-Id")
+	header.Set("Access-Control-Max-Age", "600")
 	c.WriteHeader(http.StatusNoContent)
 	return true
+}
+
+// logOrigin logs the origin of a page that may not call the listener, because the browser tells the page no reason. It
+// logs at most one line a second, and none about pages of the listener itself.
+func (h *handler) logOrigin(c *Call, origin string) {
+	r := c.Request
+	if origin == "" || h.guard != nil || sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		return
+	}
+	if n := h.refused.Add("", 1); n > 0 {
+		h.log.Info("the origin of a web page is not allowed; add it to --cors-origins if the page may call the server",
+			"origin", Shorten(origin), "requests", n, "request_id", c.id[0])
+	}
 }

@@ -1,8 +1,12 @@
 package server_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -109,4 +113,67 @@ func TestCORSEveryOrigin(t *testing.T) {
 		{"refused", fromPage(ours), withHeaders(none, every...)},
 		{"without an origin", message("GET /nothing HTTP/1.1", ""), notFound},
 	})
+}
+
+// A browser tells its page no reason, so the log has the origins that are not allowed.
+func TestRefusedOriginsInLog(t *testing.T) {
+	t.Parallel()
+	const other = "https://shop.example"
+	for name, row := range map[string]struct {
+		allowed []string
+		want    map[string]int // requests by origin
+		in      []string       // headers of requests
+	}{
+		"CORS off": {want: map[string]int{other: 1}, in: []string{"Origin: " + other}},
+		"another origin": {
+			allowed: []string{ours}, want: map[string]int{other: 1}, in: []string{"Origin: " + ours, "Origin: " + other},
+		},
+		"every origin": {allowed: []string{"*"}, in: []string{"Origin: " + other}},
+		"no origin":    {in: []string{"Origin: "}},
+		"long": {
+			want: map[string]int{"https://" + strings.Repeat("a", 92) + "…": 1},
+			in:   []string{"Origin: https://" + strings.Repeat("a", 200)},
+		},
+		"own pages": {in: []string{"Origin: http://plants.example", "Origin: " + other + "\r\nSec-Fetch-Site: same-origin"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := start(t, func(s *setup) { s.origins = row.allowed })
+			for _, header := range row.in {
+				h.send(preflight("/plants", "", "-Origin", header, "Host: plants.example"))
+			}
+			got := map[string]int{}
+			lines, _ := h.log.lines(t)
+			for _, l := range lines {
+				if origin, ok := l["origin"].(string); ok {
+					got[origin] += int(l["requests"].(float64))
+				}
+			}
+			if !maps.Equal(got, row.want) {
+				t.Errorf("refused origins in the log: got %v, want %v", got, row.want)
+			}
+		})
+	}
+}
+
+// Pages of many origins cause one line a second.
+func TestManyRefusedOrigins(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	began := time.Now()
+	const requests = 100
+	for i := range requests {
+		h.send(preflight("/plants", fmt.Sprintf("https://%d.example", i)))
+	}
+	most := 1 + int(time.Since(began)/time.Second)
+	lines, _ := h.log.lines(t)
+	got := 0
+	for _, l := range lines {
+		if l["origin"] != nil {
+			got++
+		}
+	}
+	if got < 1 || got > most {
+		t.Errorf("got %d lines about %d origins, want 1 to %d", got, requests, most)
+	}
 }

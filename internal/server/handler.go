@@ -29,9 +29,10 @@ type handler struct {
 	routes    routes
 	writePath *writepath.Service
 	origins   origins
-	host      string   // host:port that a request target may name; empty: any
-	guard     *guard   // on the admin listener; nil: any Host and Origin is allowed
-	browser   *Browser // on the admin listener; nil: none
+	refused   limit.LogLines // about other origins
+	host      string         // host:port that a request target may name; empty: any
+	guard     *guard         // on the admin listener; nil: any Host and Origin is allowed
+	browser   *Browser       // on the admin listener; nil: none
 	audit     *audit.Recorder
 	notFound  string // the message about a path without a route
 	limits    Limits
@@ -113,7 +114,7 @@ func (h *handler) serve(c *Call) error {
 	if err := c.checkForwarded(); err != nil {
 		return err
 	}
-	if h.origins.preflight(c) {
+	if h.preflight(c) {
 		return nil
 	}
 	r := c.Request
