@@ -233,27 +233,36 @@ func TestTLSShutdown(t *testing.T) {
 	}
 }
 
-// TestAdminTLS serves the admin listener with the same certificate on another address than loopback.
+// TestAdminTLS serves the admin listener with the same certificate on another address than loopback, under the names of
+// the certificate.
 func TestAdminTLS(t *testing.T) {
 	t.Parallel()
 	f := newTLSFiles(t)
+	if err := f.authority.Write(certstest.Leaf{DNSNames: []string{"plants.example"}}, f.cert, f.key); err != nil {
+		t.Fatal(err)
+	}
 	s := startServer(t, filepath.Join(t.TempDir(), "a.db"), append(f.flags(), "--admin-listen", "0.0.0.0:0")...)
 	match, err := s.await(s.stderr, `admin=(https://127\.0\.0\.1:\d+)`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, match[1]+"/livez", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := f.client(t).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.ProtoMajor != 1 ||
-		response.Header.Get("Strict-Transport-Security") == "" {
-		t.Errorf("got %d %s %v", response.StatusCode, response.Proto, response.Header)
+	for host, want := range map[string]int{
+		"": http.StatusOK, "plants.example": http.StatusOK, "evil.example": http.StatusMisdirectedRequest,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, match[1]+"/livez", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := f.client(t).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want || response.ProtoMajor != 1 ||
+			response.Header.Get("Strict-Transport-Security") == "" {
+			t.Errorf("Host %q: got %d %s %v, want %d", host, response.StatusCode, response.Proto, response.Header, want)
+		}
 	}
 	s.stop(t)
 }

@@ -35,6 +35,7 @@ var needs = map[string]map[string]string{
 	"follow-a-request":             {"promtool": "prometheus", "jq": "jq"},
 	"generate-a-typescript-client": {"node": "nodejs"},
 	"generate-python-types":        {"node": "nodejs", "python3": "python3", "mypy": "mypy"},
+	"give-the-office-the-console":  {"openssl": "openssl"},
 	"grant-postgresql-rights":      {"pg_ctlcluster": "postgresql"},
 	"import-and-export":            {"jq": "jq"},
 	"install-a-package":            {"dpkg": "dpkg", "apt-get": "apt"},

@@ -51,6 +51,9 @@ func (p *Pair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.current.Load(), nil
 }
 
+// IsFor reports whether the certificate is valid for a host name or an IP address, as clients verify it.
+func (p *Pair) IsFor(host string) bool { return p.current.Load().Leaf.VerifyHostname(host) == nil }
+
 // parsePair returns the pair. It rejects an expired certificate, or one that is not valid yet, if there is a previous
 // one.
 func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {

@@ -408,6 +408,31 @@ func TestExpiredAtTheStart(t *testing.T) {
 	}
 }
 
+// A certificate is valid for the names that clients accept it for, and a new one for its own.
+func TestIsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.write(certstest.Leaf{Name: "common.example", DNSNames: []string{"plants.example", "*.office.example"}})
+		p := f.mustOpen()
+		want := func(valid bool, hosts ...string) {
+			t.Helper()
+			for _, host := range hosts {
+				if got := p.IsFor(host); got != valid {
+					t.Errorf("%s: got %t, want %t", host, got, valid)
+				}
+			}
+		}
+		want(true, "plants.example", "localhost", "127.0.0.1", "a.office.example")
+		want(false, "evil.example", "x.plants.example", "office.example", "a.b.office.example",
+			"common.example", "127.0.0.2", "::1", "", "new.example")
+		f.write(certstest.Leaf{DNSNames: []string{"new.example"}})
+		poll(p, 2)
+		want(true, "new.example")
+		want(false, "plants.example", "a.office.example")
+	})
+}
+
 func TestModeOfTheKey(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[fs.FileMode][]string{

@@ -3,6 +3,7 @@ package serve
 import (
 	"crypto/tls"
 	"errors"
+	"slices"
 
 	"plantstore/internal/acme"
 	"plantstore/internal/certs"
@@ -11,7 +12,8 @@ import (
 )
 
 type certificates struct {
-	tls   listen.TLSConfig // without GetCertificate: the listeners have no TLS
+	tls   listen.TLSConfig       // without GetCertificate: the listeners have no TLS
+	isFor func(host string) bool // a certificate is valid for the host
 	files []watchedFiles
 }
 
@@ -34,12 +36,13 @@ func (v *instance) openCertificates() (c certificates, err error) {
 		c.tls.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return v.acme.GetCertificate(hello)
 		}
+		c.isFor = func(host string) bool { return slices.Contains(s.ACME.Domains, host) }
 	case t.Cert != "":
 		pair, err := certs.OpenPair(t.Cert, t.Key, v.log, v.metrics)
 		if err != nil {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
-		c.tls.GetCertificate = pair.GetCertificate
+		c.tls.GetCertificate, c.isFor = pair.GetCertificate, pair.IsFor
 		c.files = append(c.files, watchedFiles{"tls-cert", pair})
 	}
 	if s.TLS.ClientCA != "" {

@@ -153,6 +153,9 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 	if u := s.ConsoleURL; u != nil {
 		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
 	}
+	if h.adminTLS {
+		c.AdminCertifies = h.certificates.isFor
+	}
 	c.Pprof = s.PProf
 	c.TrustedProxies = s.Proxies()
 	const headerMax = 16 << 10 // bytes

@@ -15,7 +15,8 @@ import (
 // guard protects a listener from web pages: a page can make a browser on the operator's machine send requests to the
 // listener. The zero value allows the address of the listener and loopback names.
 type guard struct {
-	hosts []string // further allowed hosts; results of ParseHost
+	hosts     []string               // further allowed hosts; results of ParseHost
+	certifies func(host string) bool // allows further hosts; nil: none
 }
 
 // check refuses a request with another Host, as after DNS rebinding, and a request from a page of another site. It
@@ -23,7 +24,8 @@ type guard struct {
 func (g guard) check(r *http.Request) error {
 	if r.Host != "" && !g.allows(r) {
 		return plant.Errorf(plant.CodeMisdirected,
-			"Host must be the address of the admin listener, localhost or a name of --admin-host; got %q", Shorten(r.Host))
+			"Host must be the address of the admin listener, a name of its certificate or of --admin-host, or localhost; got %q",
+			Shorten(r.Host))
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
@@ -52,7 +54,7 @@ func (g guard) allows(r *http.Request) bool {
 	if host, ok = parseHost(host); !ok {
 		return false
 	}
-	if host == "localhost" || slices.Contains(g.hosts, host) {
+	if host == "localhost" || slices.Contains(g.hosts, host) || g.certifies != nil && g.certifies(host) {
 		return true
 	}
 	address, err := netip.ParseAddr(host)

@@ -17,7 +17,8 @@ const textAlive = `{"status":"alive"}` + "\n"
 
 func misdirected(host string) response {
 	return refused(42101,
-		`Host must be the address of the admin listener, localhost or a name of --admin-host; got "`+host+`"`)
+		`Host must be the address of the admin listener, a name of its certificate or of --admin-host, or localhost; got "`+
+			host+`"`)
 }
 
 func crossSite(header, value string) response {

@@ -47,6 +47,10 @@ type Config struct {
 	// AdminHosts are the host names and IP addresses, without a port, that requests to the admin listener may have as
 	// their Host, besides loopback names and the address of the listener.
 	AdminHosts []string
+	// AdminCertifies reports whether the certificate of the admin listener is valid for a host, which requests may then
+	// have as their Host too; nil: the listener has no certificate. A page of another name cannot get through DNS rebinding:
+	// the browser compares the name with the certificate.
+	AdminCertifies func(host string) bool
 	// AdminRoutes are further routes of the admin listener.
 	AdminRoutes []Route
 	Browser     *Browser // required by routes with Page
@@ -116,7 +120,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	}
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
-	admin.guard = &guard{hosts: hosts}
+	admin.guard = &guard{hosts: hosts, certifies: c.AdminCertifies}
 	admin.slots, admin.bulk = limit.NewSlots[int64](adminAtOnce), newBulkLimit()
 	admin.proofs = limit.NewPlaces[limit.Network](proofsMax, proofsOfNetwork)
 	admin.notFound = "this path does not exist on the admin listener, which has the console at /, " +
