@@ -72,34 +72,21 @@ func settingPromises(t *testing.T) (promises []string) {
 	return some(t, page, promises)
 }
 
-// commandPromises has the commands in the list of the page, and the flags of each: those of its section, the common
-// flags and settings that it names, and the server flags if it has them.
+// commandPromises has the commands of the page, and the flags of each, with those of a server if it links them.
 func commandPromises(t *testing.T) (promises []string) {
 	t.Helper()
 	const page = "docs/reference/commands.md"
-	parts := strings.Split(read(t, page), "\n## ")
-	sections := map[string]string{}
-	for _, section := range parts[1:] {
-		title, text, _ := strings.Cut(section, "\n")
-		sections[strings.ToLower(strings.ReplaceAll(title, " ", "-"))] = text
-	}
-	named := regexp.MustCompile(`\]\((?:settings\.md|#common-flags)\): ([^.]*)\.`)
-	list := strings.Join(strings.Fields(parts[0]), " ")
-	for _, command := range regexp.MustCompile(`\[([a-z ]+)\]\(#([a-z-]+)\)`).FindAllStringSubmatch(list, -1) {
-		promises = append(promises, promise("command", command[1]))
-		text := sections[command[2]]
+	list, server, _ := strings.Cut(strings.Join(strings.Fields(read(t, page)), " "), "## Server flags")
+	flag := regexp.MustCompile("`(-[^`]+)`")
+	for _, item := range strings.Split(list, "- **`")[1:] {
+		command, text, _ := strings.Cut(item, "`**: ")
+		promises = append(promises, promise("command", command))
+		_, text, _ = strings.Cut(text, " Flags: ")
 		if strings.Contains(text, "(#server-flags)") {
-			text += sections["server-flags"]
+			text += server
 		}
-		for _, row := range rows(text) {
-			if strings.HasPrefix(row[0], "-") {
-				promises = append(promises, promise("flag", command[1], row[0]))
-			}
-		}
-		for _, names := range named.FindAllStringSubmatch(text, -1) {
-			for name := range strings.SplitSeq(names[1], ",") {
-				promises = append(promises, promise("flag", command[1], strings.Trim(name, "` \n")))
-			}
+		for _, name := range flag.FindAllStringSubmatch(text, -1) {
+			promises = append(promises, promise("flag", command, name[1]))
 		}
 	}
 	return some(t, page, promises)

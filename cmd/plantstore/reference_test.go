@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"regexp"
@@ -269,38 +268,25 @@ func TestReferenceExitCodes(t *testing.T) {
 // TestReferenceCommands compares docs/reference/commands.md with the commands.
 func TestReferenceCommands(t *testing.T) {
 	t.Parallel()
-	var page, sections strings.Builder
-	page.WriteString("# Commands\n\n" + wrapped("`--help` prints the description, the examples and every flag of a "+
-		"command. [Settings](settings.md) and [exit codes](exit-codes.md) have pages of their own. "+
-		generatedBy("the commands in cmd/plantstore")))
-	var links []string
+	var page strings.Builder
+	page.WriteString("# Commands\n\n" + wrapped("`plantstore COMMAND --help`, and the manual page of each command, describe "+
+		"it with examples and every flag. [Settings](settings.md), [JSON output](json.md) and [exit codes](exit-codes.md) "+
+		"have pages of their own. "+generatedBy("the commands in cmd/plantstore")) + "\n")
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Runnable() && cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help" {
-			section := cmd
-			if cmd.Parent().Name() == "completion" { // a section for all shells
-				section = cmd.Parent()
-			}
-			name := strings.TrimPrefix(section.CommandPath(), "plantstore ")
-			links = append(links, fmt.Sprintf("[%s](#%s)", strings.TrimPrefix(cmd.CommandPath(), "plantstore "),
-				strings.ReplaceAll(name, " ", "-")))
-			if section == cmd || cmd == section.Commands()[0] {
-				sections.WriteString(commandSection(name, cmd))
-			}
+			page.WriteString(wrapped("- **" + code(strings.TrimPrefix(cmd.CommandPath(), "plantstore ")) + "**: " +
+				cmd.Short + ". " + flagsOf(cmd)))
 		}
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}
 	}
 	visit(newRoot(&program{}))
-	page.WriteString("\n" + wrapped(strings.Join(links, ", ")))
-	sections.WriteString("\n## Common flags\n\n" + tableHead("flag", "purpose") +
-		tableRow("`--json`", "print [JSON](json.md), one object per line") +
-		tableRow("`-q`, `--quiet`", "show no progress; warnings and errors are still shown"))
-	sections.WriteString("\n## Server flags\n\n" + wrapped("With these flags a command works on a "+
-		"[running server](../how-to/administer-a-remote-server.md), without access to its store.") + "\n")
-	sections.WriteString(flagTable(serverFlags()))
-	checkPage(t, "commands.md", page.String()+sections.String())
+	page.WriteString("\n## Server flags\n\n" + wrapped("With these flags a command works on a "+
+		"[running server](../how-to/administer-a-remote-server.md), without access to its store: "+
+		strings.Join(flagNames(serverFlags(), nil), ", ")+"."))
+	checkPage(t, "commands.md", page.String())
 }
 
 // serverFlags returns the flags of a command that works on a running server.
@@ -310,87 +296,43 @@ func serverFlags() *pflag.FlagSet {
 	return flags
 }
 
-// commandSection returns the section of a command: synopsis, description, examples and flags.
-func commandSection(name string, cmd *cobra.Command) string {
-	var out bytes.Buffer
-	line, long := cmd.UseLine(), cmd.Long
-	if name == "completion" { // Cobra's texts are about the setup of one shell
-		line, long = "plantstore completion bash|fish|powershell|zsh [flags]", cmd.Parent().Short+"."
-	} else if long == "" {
-		long = cmd.Short + "."
-	}
-	fmt.Fprintf(&out, "\n## %s\n\n```sh\n%s\n```\n\n", name, line)
-	for paragraph := range strings.SplitSeq(long, "\n\n") {
-		out.WriteString(wrapped(paragraph) + "\n")
-	}
-	out.WriteString("```sh\n")
-	for line := range strings.Lines(cmd.Example) {
-		out.WriteString(strings.TrimPrefix(line, "  "))
-	}
-	out.WriteString("\n```\n")
-	out.WriteString(flagsOf(cmd))
-	return out.String()
-}
-
-// flagsOf returns a table of the flags of a command, and links to the flags that several commands have.
+// flagsOf returns the flags of a command, with links to those of a server and to the settings.
 func flagsOf(cmd *cobra.Command) string {
 	settings, server := pflag.NewFlagSet("settings", pflag.ContinueOnError), serverFlags()
 	new(config.Settings).BindServe(settings)
-	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
-	var names, common []string
 	remote := false
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case f.Name == "help" || f.Hidden:
-		case settings.Lookup(f.Name) != nil:
-			names = append(names, code("--"+f.Name))
-		case server.Lookup(f.Name) != nil:
-			remote = true
-		case f.Name == "quiet":
-			common = append(common, code("-q"), code("--quiet"))
-		case f.Name == "json" && !strings.ContainsAny(f.Usage, ",;"):
-			common = append(common, code("--json"))
-		default:
-			own.AddFlag(f)
-		}
+	names := flagNames(cmd.LocalFlags(), func(f *pflag.Flag) bool {
+		remote = remote || server.Lookup(f.Name) != nil
+		return settings.Lookup(f.Name) == nil && server.Lookup(f.Name) == nil
 	})
-	out, also, all := "", "", 0
-	if len(common) > 0 {
-		also = "[Common flags](#common-flags): " + strings.Join(common, ", ") + ". "
-	}
 	if remote {
-		also += "[Server flags](#server-flags). "
+		names = append(names, "[server flags](#server-flags)")
 	}
-	if own.HasFlags() {
-		out = "\n" + flagTable(own)
+	shared := flagNames(cmd.LocalFlags(), func(f *pflag.Flag) bool { return settings.Lookup(f.Name) != nil })
+	if len(shared) == len(flagNames(settings, nil)) {
+		shared = []string{"all [settings](settings.md)"}
 	}
-	settings.VisitAll(func(*pflag.Flag) { all++ })
-	if len(names) == all {
-		also += "All [settings](settings.md)."
-	} else if len(names) > 0 {
-		also += "[Settings](settings.md): " + strings.Join(names, ", ") + "."
+	names = append(names, shared...)
+	if len(names) == 0 {
+		return ""
 	}
-	if also != "" {
-		out += "\n" + wrapped(also)
-	}
-	return out
+	return "Flags: " + strings.Join(names, ", ") + "."
 }
 
-// flagTable returns a table of flags.
-func flagTable(flags *pflag.FlagSet) string {
-	out := tableHead("flag", "purpose")
+// flagNames returns the selected flags with the unit of their value; nil selects all.
+func flagNames(flags *pflag.FlagSet, selected func(*pflag.Flag) bool) (names []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		unit, usage := pflag.UnquoteUsage(f)
-		flag := code(strings.TrimSpace("--" + f.Name + " " + unit))
+		if f.Name == "help" || f.Hidden || selected != nil && !selected(f) {
+			return
+		}
+		unit, _ := pflag.UnquoteUsage(f)
+		name := code(strings.TrimSpace("--" + f.Name + " " + unit))
 		if f.Shorthand != "" {
-			flag = code("-"+f.Shorthand) + ", " + flag
+			name = code("-"+f.Shorthand) + ", " + name
 		}
-		if initial := shownDefault(f); initial != "" {
-			usage += " (default " + code(initial) + ")"
-		}
-		out += tableRow(flag, usage)
+		names = append(names, name)
 	})
-	return out
+	return names
 }
 
 // shownDefault returns the default of a flag, or nothing for a zero value.
