@@ -125,6 +125,11 @@ image: ## write dist/image, an OCI layout with the container images for amd64 an
 release: ## write archives, packages, hashes and component lists of a release into dist/release; RELEASE_KEY=FILE signs them
 	tools/release.sh
 
+.PHONY: deb
+deb: ## build the Debian and RPM packages for this machine's architecture in dist/release: 2 minutes
+	@PLATFORMS= PACKAGES="linux/$$(go env GOHOSTARCH)" tools/release.sh
+	@ls dist/release/*.deb dist/release/*.rpm
+
 .PHONY: notices
 notices: ## write THIRD_PARTY_NOTICES, after a change of the modules that the program links
 	mkdir -p dist

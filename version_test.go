@@ -28,6 +28,7 @@ func TestVersionScript(t *testing.T) {
 			t.Fatalf("version.sh %q: %v %s; want %q", version, err, out, want)
 		}
 	}
+	const page = "docs/how-to/install-a-package.md"
 	const chart = "deploy/helm/plantstore/Chart.yaml"
 	set("", `the version must have the form 1.2.3 or 1.2.3-dev; got ""`)
 	set("v7.0.0", `got "v7.0.0"`)
@@ -36,12 +37,14 @@ func TestVersionScript(t *testing.T) {
 	wantMatch(t, dir, "CHANGELOG.md", `(?m)^## \[7\.0\.0\] - \d{4}-\d\d-\d\d$`)
 	wantMatch(t, dir, "cmd/plantstore/version.go", `const version = "7\.0\.0"`)
 	wantMatch(t, dir, chart, `(?m)^appVersion: 7\.0\.0$`)
+	wantMatch(t, dir, page, `/plantstore_7\.0\.0-1_amd64\.deb`)
 	set("7.0.0", "the version is 7.0.0 already")
 	set("7.0.1", "CHANGELOG.md has no section Unreleased")
 	set("7.1.0-dev", "")
 	wantMatch(t, dir, "CHANGELOG.md", `(?m)^## \[Unreleased\]\n\n## \[7\.0\.0\] - `)
 	wantMatch(t, dir, "cmd/plantstore/version.go", `const version = "7\.1\.0-dev"`)
 	wantMatch(t, dir, chart, `(?m)^version: 7\.1\.0-dev$`)
+	wantMatch(t, dir, page, `/plantstore_7\.1\.0~dev-1_amd64\.deb`)
 }
 
 // wantMatch checks that a file has a line.

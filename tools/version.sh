@@ -33,6 +33,8 @@ escaped=$(printf '%s' "$old" | sed 's/\./\\./g')
 replace 'const version = "' cmd/plantstore/version.go
 replace '[vV]ersion: "\{0,1\}\|plantstore:' deploy
 replace '^plantstore ' docs/how-to docs/tutorial # the output of plantstore version
+# Packages have 1.0.0~dev, which is older than 1.0.0.
+sed -i "s/$(echo "$escaped" | tr - '~')-1/$(echo "$new" | tr - '~')-1/g" docs/how-to/install-a-package.md
 case $old in
 *-dev)
 	! grep -rnF "$old" cmd/plantstore/*.go deploy docs || fail "these lines have the version $old; complete this script"

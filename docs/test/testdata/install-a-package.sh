@@ -22,9 +22,10 @@ sed -i 's/^Description=.*/Description=Plant Store 1.0.0/' old/deploy/systemd/pla
 cp "$bin/plantstore" program
 printf 'another build' >> program
 
+version=$(sed -n 's/^const version = "\(.*\)"$/\1/p' "$repository/cmd/plantstore/version.go")
 build="$bin/packages -completions completions -manual manual -share share -out /home/reader"
-$build -root old -version 1.0.0 -time 2026-01-01T00:00:00Z program
-$build -root "$repository" -version 1.1.0 -time 2026-02-01T00:00:00Z "$bin/plantstore"
+$build -root old -version "$version" -time 2026-01-01T00:00:00Z program
+$build -root "$repository" -version 2.0.0 -time 2026-02-01T00:00:00Z "$bin/plantstore"
 rm /usr/local/bin/plantstore # /usr/bin has the program of the package
 rm -f /usr/sbin/policy-rc.d  # of a container: it forbids packages to start services
 ln -sf /bin/true /usr/bin/mandb # the index of all manual pages of this machine takes a while
