@@ -1,52 +1,17 @@
 package webhook
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"plantstore/internal/store"
 )
-
-// Limits of a response. Its body means nothing; it is read so that the connection can be reused.
-const (
-	headerBytesMax = 16 << 10
-	bodyBytesMax   = 16 << 10
-)
-
-// newClient returns the client of the deliveries. It follows no redirect, because the target could be another address,
-// and uses no proxy of the environment, because the address of the receiver could not be checked.
-func newClient(c *Config) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:            newDialer(c.AllowPrivate),
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:    c.Timeout,
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true,
-			MaxIdleConnsPerHost:    c.Concurrency,
-			IdleConnTimeout:        time.Minute,
-			MaxResponseHeaderBytes: headerBytesMax,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
 
 type result struct {
 	receiver *receiver
 	delivery store.Delivery
 	outcome  outcome
-	failure  *failure // nil unless the outcome is failed
+	failure  *Failure // nil unless the outcome is failed
 	took     time.Duration
 }
 
@@ -58,13 +23,6 @@ const (
 	unsent      // the request was not sent; another attempt may follow at once
 	interrupted // Close ended the attempt; the receiver may still handle the request
 )
-
-// failure describes an attempt that failed.
-type failure struct {
-	reason     string
-	retryAfter time.Duration // that the receiver demands
-	gone       bool          // the receiver answered 410
-}
 
 // attempt waits for a free slot and sends the request. The deadline is the end of the claim: a later request could run
 // at the same time as another server's.
@@ -80,7 +38,7 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 	if deadline.Sub(start) < s.config.Timeout {
 		return result
 	}
-	failure := s.send(r, d, start)
+	failure := s.send(r, d)
 	result.took = time.Since(start)
 	switch {
 	case failure == nil:
@@ -94,67 +52,9 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 }
 
 // send sends one request. It returns nil for a response with 2xx.
-func (s *Sender) send(r *receiver, d store.Delivery, now time.Time) *failure {
-	ctx, cancel := context.WithTimeout(s.sending, s.config.Timeout)
-	defer cancel()
+func (s *Sender) send(r *receiver, d store.Delivery) *Failure {
 	id, body := event(d)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook.URL, bytes.NewReader(body))
-	if err != nil {
-		return &failure{reason: s.reasonOf(err)}
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", s.config.UserAgent)
-	request.Header.Set("Webhook-Id", id)
-	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	request.Header.Set("Webhook-Signature", sign(s.config.Secrets, id, now, body))
-	response, err := s.client.Do(request)
-	if err != nil {
-		return &failure{reason: s.reasonOf(err)}
-	}
-	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, bodyBytesMax)) // the status is known
-	if response.StatusCode/100 == 2 {
-		return nil
-	}
-	return &failure{
-		reason:     "status " + strconv.Itoa(response.StatusCode),
-		retryAfter: retryAfter(response, now),
-		gone:       response.StatusCode == http.StatusGone,
-	}
-}
-
-// reasonOf returns a short text without the URL, which may have a secret in its query.
-func (s *Sender) reasonOf(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no response within %s", s.config.Timeout)
-	}
-	if outer := new(url.Error); errors.As(err, &outer) {
-		err = outer.Err
-	}
-	const bytesMax = 200
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, err.Error())
-	return strings.ToValidUTF8(text[:min(len(text), bytesMax)], "")
-}
-
-// retryAfterMax bounds the wait that a receiver can demand.
-const retryAfterMax = time.Hour
-
-// retryAfter returns the wait of the header Retry-After (RFC 9110 section 10.2.3), 0 without one.
-func retryAfter(response *http.Response, now time.Time) time.Duration {
-	text := response.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(retryAfterMax, time.Duration(seconds)*time.Second)
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(retryAfterMax, max(0, at.Sub(now)))
+	return s.client.Post(s.sending, r.webhook.URL, id, body)
 }
 
 // The wait after a failure grows by the factor waitFactor, with full jitter.
@@ -176,7 +76,7 @@ func waitMax(failures int) time.Duration {
 	return wait
 }
 
-// waitAfter returns a random wait after a number of failures.
-func waitAfter(failures int) time.Duration {
+// WaitAfter returns a random wait after a number of failures in a row: at most 5 s, 20 s, and so on.
+func WaitAfter(failures int) time.Duration {
 	return max(waitLeast, rand.N(waitMax(failures))) //nolint:gosec // not a secret
 }

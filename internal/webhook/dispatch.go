@@ -162,9 +162,9 @@ func (d *dispatcher) collect(r result) {
 		d.metrics.attempt(r, "delivered")
 	case failed:
 		s.Attempts++
-		s.Reason = r.failure.reason
+		s.Reason = r.failure.Reason
 		s.Dead = now.Sub(r.delivery.Since) >= GiveUp
-		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
+		s.Wait = max(WaitAfter(s.Attempts), r.failure.RetryAfter)
 		r.receiver.failed(now, *r.failure)
 		d.metrics.attempt(r, "failed")
 		if s.Dead {

@@ -16,7 +16,7 @@ var Event = event
 var IsPublic = isPublic
 
 // Trust sets the TLS configuration of the deliveries.
-func (s *Sender) Trust(c *tls.Config) { s.client.Transport.(*http.Transport).TLSClientConfig = c }
+func (s *Sender) Trust(c *tls.Config) { s.client.http.Transport.(*http.Transport).TLSClientConfig = c }
 
 // Maintain expires and counts the deliveries.
 func (s *Sender) Maintain() { s.expire(); s.count() }

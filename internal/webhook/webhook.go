@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -48,7 +47,7 @@ const GiveUp = 3 * 24 * time.Hour
 // Sender delivers the events of a store.
 type Sender struct {
 	config  Config
-	client  *http.Client
+	client  *Client
 	metrics *metrics
 
 	receivers map[int64]*receiver // by Webhook.ID
@@ -77,7 +76,7 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		config: c, client: newClient(&c), receivers: map[int64]*receiver{},
+		config: c, client: NewClient(c), receivers: map[int64]*receiver{},
 		results: make(chan result, len(c.URLs)*c.Concurrency*claimsEach),
 	}
 	s.sending, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -127,7 +126,7 @@ func (s *Sender) Close() {
 	s.Retire()
 	s.running.Wait()
 	s.cancel()
-	s.client.CloseIdleConnections()
+	s.client.Close()
 }
 
 // receiver is a webhook to which a Sender delivers. Only the dispatcher uses the fields before mu, except for webhook
@@ -181,13 +180,13 @@ func (r *receiver) succeeded(now time.Time) {
 
 // failed records an attempt that failed. A receiver that answers no attempt gets fewer of them: each would wait for the
 // timeout.
-func (r *receiver) failed(now time.Time, f failure) {
+func (r *receiver) failed(now time.Time, f Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.status
-	s.FailedAt, s.Reason = now, f.reason
+	s.FailedAt, s.Reason = now, f.Reason
 	s.Failures++
-	if f.gone && !s.Gone {
+	if f.Gone && !s.Gone {
 		s.Gone = true
 		r.log.Error("webhook disabled: the receiver answered 410 Gone; correct webhook-url, or restart to try it again",
 			"address", s.Address)
@@ -195,9 +194,9 @@ func (r *receiver) failed(now time.Time, f failure) {
 	}
 	if !r.warned && now.Sub(r.warnedAt) >= warnEvery {
 		r.warned, r.warnedAt = true, now
-		r.log.Warn("webhook deliveries fail; they are repeated", "address", s.Address, "reason", f.reason)
+		r.log.Warn("webhook deliveries fail; they are repeated", "address", s.Address, "reason", f.Reason)
 	}
-	wait := f.retryAfter
+	wait := f.RetryAfter
 	if s.Failures >= failuresBeforePause && !now.Before(s.PausedUntil) {
 		wait = max(wait, min(pauseMost, pauseFirst<<min(r.pauses, 10)))
 		r.pauses++
