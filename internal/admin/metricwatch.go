@@ -2,6 +2,7 @@ package admin
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,15 @@ type metricWatch struct {
 	values map[string]map[string]float64
 	risen  map[string]map[string]rises // by the counter and the values of its labels
 	since  map[string]time.Time        // when the conditions that hold were noticed, by id
+
+	standby bool   // an acknowledged plant was on a standby before
+	free    []free // of the last 6 hours, one a minute, the oldest first
+}
+
+// free is the free space of the store's disk at a time.
+type free struct {
+	at    time.Time
+	bytes float64
 }
 
 // rises are the rises of a counter, without pauses of recently.
@@ -68,6 +78,29 @@ func (s *Service) look(now time.Time) {
 			}
 		}
 	}
+	w.standby = w.standby || w.values["plantstore_durability_standby"][""] == 1
+	w.keepFree(now)
+}
+
+// keepFree keeps the free space of the store's disk. The caller has locked mu.
+func (w *metricWatch) keepFree(now time.Time) {
+	const kept = 6*60 + 2
+	bytes, ok := w.values["plantstore_store_disk_free_bytes"][""]
+	if !ok || len(w.free) > 0 && now.Sub(w.free[len(w.free)-1].at) < time.Minute {
+		return
+	}
+	w.free = append(w.free, free{now, bytes})
+	w.free = w.free[max(0, len(w.free)-kept):]
+}
+
+// freeAt returns the free bytes of the store's disk at a time; NaN if they are unknown. The caller has locked mu.
+func (w *metricWatch) freeAt(t time.Time) float64 {
+	for _, f := range slices.Backward(w.free) {
+		if !f.at.After(t) {
+			return f.bytes
+		}
+	}
+	return math.NaN()
 }
 
 func labelsOf(m *dto.Metric) string {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"plantstore/internal/store"
@@ -72,11 +73,25 @@ var conditions = []condition{
 		"Read the reason in the server's log.", "/settings#db", (*observed).full,
 	},
 	{
+		"certificate-expires", Critical, func(o *observed) string { return o.expires(expirySoon) },
+		"Replace the files, or repair the renewal, now.", "/settings#tls-cert", nil,
+	},
+	{
+		"disk-fills", Critical, func(o *observed) string { return o.fills(fillsSoon) },
+		"Free space now, or stop what fills the disk.", "/settings#db", nil,
+	},
+	{
 		"not-durable", Critical, func(o *observed) string {
 			return textIf(len(o.durability.Warnings) > 0, "Acknowledged plants are at risk: %s.",
 				strings.Join(o.durability.Warnings, "; "))
 		},
 		"Correct the settings of the database.", "/settings#db", nil,
+	},
+	{
+		"standby-missing", Notable, func(o *observed) string {
+			return textIf(!o.Standby && o.metrics.standby, "The database has lost its synchronous standby.")
+		},
+		"Repair the standby, and check synchronous_standby_names.", "/settings#db", nil,
 	},
 	{
 		"commits-fail", Notable, func(o *observed) string {
@@ -86,12 +101,55 @@ var conditions = []condition{
 		"Read the reason in the server's log.", "/settings#db", (*observed).refusing,
 	},
 	{
+		"queue-full", Notable, func(o *observed) string {
+			return o.lasting("plantstore_plants_refused_total", "The queue is full: plants were refused%s, reason %s.")
+		},
+		"Find why commits are slow, or limit the client that fills the queue.", "/#chart-connections", (*observed).refusing,
+	},
+	{
 		"creates-fail", Notable, func(o *observed) string {
 			r := o.rises("plantstore_http_errors_total", recently, "5")
 			return textIf(r.n > 0, "Requests have failed%s: %s.", o.spanOf(r), strings.Join(r.labels, ", "))
 		},
 		"Look the number up in the reference of errors; the server's log has the cause.", "/#chart-errors",
-		func(o *observed) bool { return o.refusing() || o.found["commits-fail"] },
+		func(o *observed) bool { return o.refusing() || o.found["commits-fail"] || o.found["queue-full"] },
+	},
+	{
+		"connections-refused", Notable, func(o *observed) string {
+			return o.lasting("plantstore_connections_refused_total", "Connections were refused%s: %s.")
+		},
+		"Find the client that opens too many connections, or raise the limit.", "/#chart-connections", nil,
+	},
+	{
+		"issuer-keys-old", Notable, func(o *observed) string {
+			r := o.rises("plantstore_oidc_fetch_errors_total", recently)
+			return textIf(r.n > 0 && !(o.value("plantstore_oidc_keys_age_seconds") < keysAgeMax.Seconds()),
+				"The keys of the issuer could not be fetched%s.", o.spanOf(r))
+		},
+		"Check the issuer, and the network between.", "/settings#oidc-issuer", nil,
+	},
+	{
+		"certificate-expires", Notable, func(o *observed) string { return o.expires(expiryLater) },
+		"Replace the files, or repair the renewal.", "/settings#tls-cert", nil,
+	},
+	{
+		"certificate-refused", Notable, func(o *observed) string {
+			return o.unless("plantstore_tls_certificate_reloads_total", "loaded", "refused", day,
+				"New files of the TLS certificate were refused%s; the previous one stays in use.")
+		},
+		"Read the reason in the server's log, and install a certificate with its key.", "/settings#tls-cert", nil,
+	},
+	{
+		"orders-fail", Notable, func(o *observed) string {
+			return o.unless("plantstore_acme_orders_total", "issued", "failed", math.MaxInt64,
+				"Orders of the TLS certificate have failed%s.")
+		},
+		"Read the response of the CA in the server's log; check DNS and the port of the challenge.",
+		"/settings#acme-domain", nil,
+	},
+	{
+		"disk-fills", Notable, func(o *observed) string { return o.fills(fillsLater) },
+		"Free space, or enlarge the disk.", "/settings#db", (*observed).full,
 	},
 	{
 		"disk-too-small", Notable, func(o *observed) string {
@@ -111,10 +169,55 @@ var conditions = []condition{
 		(*observed).full,
 	},
 	{
+		"backup-disk-too-small", Notable, func(o *observed) string {
+			free, fault := o.value("plantstore_backup_disk_free_bytes"), ""
+			if o.schedule.Fault != nil {
+				fault = fmt.Sprintf("; the last one failed: %v", o.schedule.Fault)
+			}
+			return textIf(free < OrNaN(o.StoreBytes)+OrNaN(o.WALBytes),
+				"The disk of the backups has only %s free, too little for the next one%s.", FormatBytes(free), fault)
+		},
+		"Enlarge the disk, lower --backup-keep, or delete old backups, but never the newest.", "/backups", nil,
+	},
+	{
 		"backups-fail", Notable, func(o *observed) string {
-			return textIf(o.BackupsError != "", "The server could not list the backups: %s.", o.BackupsError)
+			if o.schedule.Fault == nil {
+				return textIf(o.BackupsError != "", "The server could not list the backups: %s.", o.BackupsError)
+			}
+			r := o.rises("plantstore_backups_failed_total", math.MaxInt64)
+			return textIf(!o.isFull(o.schedule.Fault.Error()), "Backups have failed%s: %v; the next one starts at %s.",
+				o.spanOf(r), o.schedule.Fault, o.clock(o.schedule.Next))
 		},
 		"Check the destination of the backups.", "/backups", nil,
+	},
+	{
+		"copy-late", Notable, func(o *observed) string {
+			lag, faults := o.value("plantstore_copy_lag_seconds"), strings.Join(o.schedule.Faults, "; ")
+			if faults == "" {
+				faults = "it is slower than the creates"
+			}
+			return textIf(lag > copyLagMax.Seconds() && !o.isFull(faults),
+				"The destination of the backups lacks the commits since %s: %s.",
+				o.clock(o.now.Add(-time.Duration(lag*float64(time.Second)))), faults)
+		},
+		"Check the destination of the backups.", "/backups", nil,
+	},
+	{
+		"segments-grow", Notable, func(o *observed) string {
+			n := o.value("plantstore_copy_segments")
+			return textIf(n > segmentsMax || o.value("plantstore_copy_merge_lag_seconds") > mergeLagMax.Seconds(),
+				"The copied commits are in %.0f segments, because merges of them fail or take too long.", n)
+		},
+		"Read the reason in the server's log; check the rights of the keys and the lifecycle rule of the bucket.",
+		"/backups", nil,
+	},
+	{
+		"backups-vanish", Notable, func(o *observed) string {
+			r := o.rises("plantstore_backups_vanished_total", day)
+			return textIf(r.n > 0, "Backups have vanished%s: somebody has removed them, or their disk is not mounted.",
+				o.spanOf(r))
+		},
+		"Find out who it was; the server's log names them.", "/backups", nil,
 	},
 	{
 		"backup-missing", Notable, func(o *observed) string {
@@ -128,9 +231,11 @@ var conditions = []condition{
 			if b == nil {
 				return textIf(o.Backups && o.BackupsError == "", "There is no complete backup.")
 			}
-			return textIf(o.now.Sub(b.At) > backupAgeMax, "The last backup is of %s: %s.", o.clock(b.At), b.Name)
+			return textIf(o.now.Sub(b.At) > max(backupAgeMax, 2*o.schedule.Every),
+				"The last backup is of %s: %s.", o.clock(b.At), b.Name)
 		},
-		"Start one.", "/backups", nil,
+		"Start one.", "/backups",
+		func(o *observed) bool { return o.found["backups-fail"] || o.found["backup-disk-too-small"] },
 	},
 	{
 		"credential-expires", Notable, func(o *observed) string {
@@ -153,6 +258,18 @@ var conditions = []condition{
 		"Call the operator of the receiver. After 410 Gone, correct the address, or restart the server.", "/webhooks", nil,
 	},
 	{
+		"events-late", Notable, func(o *observed) string {
+			oldest := math.Inf(1)
+			for _, at := range o.metrics.values["plantstore_webhook_oldest_event_timestamp_seconds"] {
+				if at > 0 {
+					oldest = min(oldest, at)
+				}
+			}
+			return textIf(o.age(oldest) > eventAgeMax, "An event for a webhook has waited since %s.", o.clock(unix(oldest)))
+		},
+		"Check the receiver, and --webhook-rate.", "/webhooks", nil,
+	},
+	{
 		"dead-letters", Notable, func(o *observed) string {
 			return o.receivers(func(w webhook.Status) string {
 				return textIf(w.Dead > 0, "%d", w.Dead)
@@ -160,12 +277,42 @@ var conditions = []condition{
 		},
 		"Retry or drop these dead letters.", "/webhooks#dead", nil,
 	},
+	{
+		"log-incomplete", Notable, func(o *observed) string {
+			r := o.rises("plantstore_log_lines_dropped_total", recently)
+			return textIf(r.n > 0, "Lines of the server's log were dropped%s.", o.spanOf(r))
+		},
+		"Check the disk of the journal, and --log-level.", "/settings#log-level", nil,
+	},
 }
 
 // The limits of conditions. The rules for Prometheus have the same.
 const (
 	diskSpare    = 1e9 // bytes of free space beside those for a copy of the store
-	backupAgeMax = 2 * 24 * time.Hour
+	backupAgeMax = 2 * day
+	copyLagMax   = time.Minute
+	mergeLagMax  = 15 * time.Minute
+	segmentsMax  = 250_000
+	eventAgeMax  = time.Hour
+	keysAgeMax   = 30 * time.Minute
+
+	day = 24 * time.Hour
+)
+
+// expiry is the time to the expiry of a certificate: a share of its validity, so that it fits certificates of a day and
+// of a year.
+type expiry struct {
+	share float64
+	most  time.Duration
+}
+
+// filling is the time in which a disk is full at the rate of each of the last two periods: of two, because a single
+// step, such as a backup on the same disk, is in one.
+type filling struct{ within, period time.Duration }
+
+var (
+	expirySoon, expiryLater = expiry{20, 2 * day}, expiry{5, 14 * day}
+	fillsSoon, fillsLater   = filling{4 * time.Hour, 30 * time.Minute}, filling{day, 3 * time.Hour}
 )
 
 // observed is what the conditions are found in.
@@ -176,6 +323,7 @@ type observed struct {
 	unready    error // why the store accepts no plants; nil: it does
 	durability store.Durability
 	deliveries map[int64]webhook.Status
+	schedule   BackupSchedule
 	metrics    *metricWatch // locked
 	found      map[string]bool
 }
@@ -183,6 +331,72 @@ type observed struct {
 func (o *observed) full() bool { return errors.Is(o.unready, writepath.ErrDiskFull) }
 
 func (o *observed) refusing() bool { return o.unready != nil }
+
+// isFull reports whether a fault is about a full disk of which another warning tells.
+func (o *observed) isFull(fault string) bool {
+	return strings.Contains(fault, syscall.ENOSPC.Error()) && (o.full() || o.found["backup-disk-too-small"])
+}
+
+// value returns the value of a metric without labels; NaN if the server has no such metric.
+func (o *observed) value(name string) float64 {
+	if value, ok := o.metrics.values[name][""]; ok {
+		return value
+	}
+	return math.NaN()
+}
+
+func unix(seconds float64) time.Time { return time.Unix(int64(seconds), 0) }
+
+// age returns the time since a Unix time in seconds, negative if that is not finite.
+func (o *observed) age(seconds float64) time.Duration {
+	if math.IsInf(seconds, 0) || math.IsNaN(seconds) {
+		return -1
+	}
+	return o.now.Sub(unix(seconds))
+}
+
+// expires returns the text about a certificate that expires within a time.
+func (o *observed) expires(e expiry) string {
+	end := o.value("plantstore_tls_certificate_expiry_timestamp_seconds")
+	if math.IsNaN(end) {
+		return "" // no TLS
+	}
+	valid := o.value("plantstore_tls_certificate_not_before_timestamp_seconds")
+	switch left := unix(end).Sub(o.now); {
+	case left.Seconds() >= min((end-valid)/e.share, e.most.Seconds()):
+		return ""
+	case end == 0:
+		return "The server has no TLS certificate yet, so no client can connect."
+	case left <= 0:
+		return "The TLS certificate expired at " + o.clock(unix(end)) + ", so clients refuse to connect."
+	default:
+		return "The TLS certificate expires at " + o.clock(unix(end)) + "; then clients refuse to connect."
+	}
+}
+
+// fills returns the text about a disk that is full soon.
+func (o *observed) fills(f filling) string {
+	free, disk := OrNaN(o.DiskFreeBytes), o.metrics
+	full := func(end time.Time) bool {
+		shrunk := disk.freeAt(end.Add(-f.period)) - disk.freeAt(end)
+		return free-shrunk*float64(f.within/f.period) < 0
+	}
+	return textIf(full(o.now.Add(-f.period)) && full(o.now),
+		"The store's disk will be full within %.0f hours: %s are free.", f.within.Hours(), FormatBytes(free))
+}
+
+// lasting returns the text about refusals that have lasted, with their span and labels.
+func (o *observed) lasting(counter, format string) string {
+	const least = 10 * time.Minute
+	r := o.rises(counter, recently)
+	return textIf(r.n > 0 && r.last.Sub(r.first) >= least, format, o.spanOf(r), strings.Join(r.labels, ", "))
+}
+
+// unless returns the text about failures within a time that no success follows.
+func (o *observed) unless(counter, success, failure string, within time.Duration, format string) string {
+	r := o.rises(counter, within, failure)
+	return textIf(r.last.After(o.rises(counter, within, success).last), format, o.spanOf(r))
+}
 
 func (o *observed) rises(metric string, within time.Duration, prefix ...string) rises {
 	return o.metrics.rises(metric, o.now.Add(-within), strings.Join(prefix, ""))
@@ -213,7 +427,10 @@ func (o *observed) receivers(find func(webhook.Status) string, format string) st
 
 // spanOf returns how often and when failures were.
 func (o *observed) spanOf(r rises) string {
-	if r.n == 1 {
+	switch r.n {
+	case 0: // the watcher has not looked since
+		return ""
+	case 1:
 		return " once, at " + o.clock(r.last)
 	}
 	return fmt.Sprintf(" %.0f times since %s, the last time at %s", r.n, o.clock(r.first), o.clock(r.last))
@@ -239,7 +456,7 @@ func textIf(holds bool, format string, values ...any) string {
 // find returns the warnings.
 func (s *Service) find(o *observed) []Warning {
 	o.now, o.found, o.metrics = time.Now(), map[string]bool{}, &s.metrics
-	o.deliveries = s.Deliveries()
+	o.deliveries, o.schedule = s.Deliveries(), s.BackupSchedule()
 	s.metrics.mu.Lock()
 	defer s.metrics.mu.Unlock()
 	list, since := []Warning{}, map[string]time.Time{}

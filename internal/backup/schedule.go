@@ -24,7 +24,7 @@ func (s *Service) schedule() {
 		next = last.Add(s.config.Every)
 	}
 	var err error
-	for s.setNext(next); s.waitDue(next, err != nil) && s.acquire(); s.setNext(next) {
+	for s.setNext(next, nil); s.waitDue(next, err != nil) && s.acquire(); s.setNext(next, err) {
 		started := time.Now()
 		switch err = s.makeScheduled(started); {
 		case s.ctx.Err() != nil:
@@ -96,10 +96,11 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	}
 }
 
-func (s *Service) setNext(at time.Time) {
+// setNext notes when the next backup is due, and why the last one failed.
+func (s *Service) setNext(at time.Time, fault error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.next = at
+	s.next, s.scheduleFault = at, fault
 }
 
 // Schedule describes the scheduled backups.
@@ -113,6 +114,7 @@ type Schedule struct {
 	Since       time.Time // when it became the owner
 	Segments    int64     // in the destination, at the last merge
 	Faults      []string  // why the last copy and the last merge failed
+	Fault       error     // why the last scheduled backup failed; nil: it did not
 }
 
 // Schedule returns the schedule of the service.
@@ -122,6 +124,7 @@ func (s *Service) Schedule() Schedule {
 	defer s.mu.Unlock()
 	all := Schedule{
 		Destination: s.to.location(""), Every: s.config.Every, Keep: s.config.Keep, Next: s.next, Copied: copied,
+		Fault:    s.scheduleFault,
 		Segments: s.merging.segments,
 	}
 	if s.own != nil {

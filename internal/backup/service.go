@@ -74,19 +74,20 @@ type Service struct {
 	making   chan struct{} // holds an element while a backup runs
 	checking chan struct{} // holds an element while a verification or a drill runs
 
-	mu         sync.Mutex // guards the fields below
-	closed     bool
-	lastManual time.Time // time in the name of the newest manual backup of this process
-	jobs       []*Job    // oldest first; at most jobsMax
-	nextJob    int64
-	next       time.Time       // when the next scheduled backup is due
-	needed     int64           // number after the last commit that no segment leads to
-	made       int64           // number after the last commit of the backups that this process made
-	reserved   map[string]bool // names of the backups that reserve has reserved
-	listed     map[string]bool // names of the last list that no removal by this server concerns
-	changes    int64           // how often listed has changed
-	merging    merging
-	refusedAt  time.Time // when the keys could last not remove a backup; zero: they may, as far as it is known
+	mu            sync.Mutex // guards the fields below
+	closed        bool
+	lastManual    time.Time // time in the name of the newest manual backup of this process
+	jobs          []*Job    // oldest first; at most jobsMax
+	nextJob       int64
+	next          time.Time       // when the next scheduled backup is due
+	scheduleFault error           // why the last scheduled backup failed; nil: it did not
+	needed        int64           // number after the last commit that no segment leads to
+	made          int64           // number after the last commit of the backups that this process made
+	reserved      map[string]bool // names of the backups that reserve has reserved
+	listed        map[string]bool // names of the last list that no removal by this server concerns
+	changes       int64           // how often listed has changed
+	merging       merging
+	refusedAt     time.Time // when the keys could last not remove a backup; zero: they may, as far as it is known
 
 	claiming chan struct{} // holds an element while ensureOwner runs
 	own      *ownership    // nil: none yet; guarded by mu
