@@ -34,8 +34,9 @@ func newErase(p *program) *cobra.Command {
 	var creator, tag, from string
 	var since, until time.Time
 	cmd := &cobra.Command{
-		Use:   "erase [ID…]",
-		Short: "Erase plants for good",
+		Use:        "erase [ID…]",
+		Short:      "Erase plants for good",
+		SuggestFor: []string{"delete", "remove", "rm"},
 		Long: `Erase plants for good: those with the ids, or all that match each of --creator,
 --since, --until and --tag. The command first prints their number and the first of
 them. It erases them after a question on a terminal, or with --yes. Write -- before
@@ -227,8 +228,9 @@ func newCorrect(p *program) *cobra.Command {
 	var name, tag string
 	var c admin.Correction
 	cmd := &cobra.Command{
-		Use:   "correct ID [--name NAME] [--tag TAG | --no-tag]",
-		Short: "Correct the name or the tag of a plant",
+		Use:        "correct ID [--name NAME] [--tag TAG | --no-tag]",
+		Short:      "Correct the name or the tag of a plant",
+		SuggestFor: []string{"update", "edit", "change"},
 		Long: `Correct the name or the tag of a plant: erase it, and create it with the same id
 and the right content, in one transaction. The plant was created now, by the
 operator, or with --server by the token.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,6 +89,8 @@ func argsFault(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s is missing: %s %[1]s", operand, cmd.CommandPath())
 	case cmd.HasSubCommands():
 		return unknownCommand(cmd, args[0])
+	case operand == "" && cmd.Flags().Lookup("output") != nil:
+		return fmt.Errorf("unexpected argument %q; name the file with --output %[1]s", args[0])
 	case operand == "" || strings.HasPrefix(operand, "-"):
 		return fmt.Errorf("unexpected argument %q; %s has flags only", args[0], cmd.CommandPath())
 	case len(args) == 1: // after help and the name of a command
@@ -111,9 +114,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	}
 	digits := unknown.GetSpecifiedShortnames()
 	if digits == "" {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		return fmt.Errorf("%w%s", err, config.DidYouMean("--"+unknown.GetSpecifiedName(), names))
+		return fmt.Errorf("%w%s", err, flagHint(cmd, unknown.GetSpecifiedName()))
 	}
 	if strings.HasPrefix(cmd.Use, "get ") && strings.Trim(digits, "0123456789") == "" {
 		return fmt.Errorf("-%s is not a flag; put -- before a negative id: %s -- -%[1]s", digits, cmd.CommandPath())
@@ -121,11 +122,31 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return err
 }
 
+// flagHint returns the end of a message about an unknown flag: the flag that other programs have by this name, the
+// nearest one of the command, or that serve has it.
+func flagHint(cmd *cobra.Command, name string) string {
+	if slices.Contains([]string{"port", "host", "address", "bind"}, name) && cmd.Flags().Lookup("listen") != nil {
+		return "; use --listen HOST:PORT"
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	hint := config.DidYouMean("--"+name, names)
+	for _, row := range new(config.Settings).AllSettings() {
+		if row.Name == name {
+			hint = "; it is a setting of plantstore serve"
+		}
+	}
+	return hint
+}
+
 // unknownCommand returns the error of cobra.NoArgs with a suggestion, or with the commands of a group.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
+		if slices.Contains(sub.SuggestFor, name) {
+			return fmt.Errorf("unknown command %q for %q; use %s", name, cmd.CommandPath(), sub.CommandPath())
+		}
 	}
 	hint := config.DidYouMean(name, names)
 	if hint == "" && cmd.HasParent() {

@@ -20,8 +20,9 @@ func newList(p *program) *cobra.Command {
 	var tag string
 	var after int64
 	cmd := &cobra.Command{
-		Use:   "list [TEXT]",
-		Short: "List plants by ascending id, or those with a text in their name",
+		Use:        "list [TEXT]",
+		Short:      "List plants by ascending id, or those with a text in their name",
+		SuggestFor: []string{"ls", "search", "find"},
 		Long: `List the plants by ascending id. With TEXT, list only those whose name contains it,
 in any case of letters: the command then reads the whole table, because the store
 has no index of names.`,

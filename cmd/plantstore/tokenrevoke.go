@@ -16,8 +16,9 @@ import (
 func newTokenRevoke(p *program) *cobra.Command {
 	var r revocation
 	cmd := &cobra.Command{
-		Use:   "revoke NAME | --id ID | --token-file FILE | --subject SUB | --jwt-id JTI",
-		Short: "Revoke a token or a JWT at once",
+		Use:        "revoke NAME | --id ID | --token-file FILE | --subject SUB | --jwt-id JTI",
+		Short:      "Revoke a token or a JWT at once",
+		SuggestFor: []string{"delete", "remove", "rm"},
 		Long: `Revoke all tokens of a name at once, rotated ones included. With --id revoke the
 one token with this id in "plantstore token list".
 
