@@ -57,6 +57,10 @@ func (a *Archive) Restore(
 			if err != nil {
 				return err
 			}
+			if _, end := p.end(); point.At.After(time.Now()) && point.At.After(end) {
+				return fmt.Errorf("%s is in the future; the newest commit is of %s; restore that one without a time",
+					point.At.UTC().Format(time.RFC3339), end.UTC().Format(time.RFC3339))
+			}
 			faults := r.Faults
 			r, err = a.restore(ctx, p, path, replace, progress)
 			r.Faults, r.LeftOut = faults, p.leftOut
