@@ -164,19 +164,19 @@ func (t target) result(s spread) string {
 	return fmt.Sprintf("**missed** by %.0f%%", max(1, missed*100))
 }
 
-// comparedSections returns the tables of the comparison: for each number of connections, and for separate processors.
+// comparedSections returns the tables of the comparison: rates for each number of connections, and for the largest
+// number also resources, and rates on separate processors.
 func (r *results) comparedSections() string {
 	if len(r.loads) == 0 {
 		return notMeasured
 	}
 	var b strings.Builder
 	for _, n := range connectionCounts {
-		fmt.Fprintf(&b, "%d connections; generator and servers share the processors:\n\n%s\n%s\n", n,
-			r.rateTable(setShared, n), r.resourceTable(n))
+		fmt.Fprintf(&b, "%d connections; generator and servers share the processors:\n\n%s\n", n, r.rateTable(setShared, n))
 	}
-	for _, n := range connectionCounts {
-		fmt.Fprintf(&b, "%d connections; generator and servers on separate processors:\n\n%s\n", n, r.rateTable(setPinned, n))
-	}
+	many := connectionCounts[len(connectionCounts)-1]
+	fmt.Fprintf(&b, "%s\n%d connections; generator and servers on separate processors:\n\n%s\n", r.resourceTable(many), many,
+		r.rateTable(setPinned, many))
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
