@@ -143,9 +143,11 @@ func TestWebhookAddressInConfig(t *testing.T) {
 		"http://u:s3cret@a.example/", "u:s3cret@a.example", "https://a:s3cret@", "https://[::1/?s3cret", "ftp://a/?s3cret",
 	} {
 		for _, form := range []string{"--json", "--json=false"} {
-			code, out, message := inProcess(t, nil, []string{"config", form, "--webhook-url", address})
-			if code != exitOK || !strings.Contains(out, "webhook-url") || strings.Contains(out+message, "s3cret") {
-				t.Errorf("%s %s: got %d, %s%s", form, address, code, out, message)
+			for _, name := range []string{"webhook-url", "heartbeat-url", "warning-url"} {
+				code, out, message := inProcess(t, nil, []string{"config", form, "--" + name, address})
+				if code != exitOK || !strings.Contains(out, name) || strings.Contains(out+message, "s3cret") {
+					t.Errorf("%s --%s %s: got %d, %s%s", form, name, address, code, out, message)
+				}
 			}
 		}
 	}

@@ -39,6 +39,7 @@ var needs = map[string]map[string]string{
 	"grant-postgresql-rights":      {"pg_ctlcluster": "postgresql"},
 	"import-and-export":            {"jq": "jq"},
 	"install-a-package":            {"dpkg": "dpkg", "apt-get": "apt"},
+	"learn-of-warnings":            {"python3": "python3"},
 	"monitor-and-alert":            {"promtool": "prometheus", "jq": "jq"},
 	"move-back-to-a-file":          {"pg_ctlcluster": "postgresql"},
 	"move-to-postgresql":           {"pg_ctlcluster": "postgresql"},

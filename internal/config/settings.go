@@ -59,6 +59,8 @@ type Settings struct {
 	SignIn     oidc.ClientConfig
 	Webhook    webhook.Config
 
+	HeartbeatURL, WarningURL string // see notify.Config
+
 	// CheckServe parses and reads these into the fields above.
 	scopeGrants, consoleGrants          []string
 	clientSecretFile, webhookSecretFile string

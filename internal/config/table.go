@@ -150,6 +150,13 @@ func (s *Settings) integrationGroups() []Group {
 			{"webhook-allow-private", toggle(&s.Webhook.AllowPrivate), "", "deliver also to private addresses and over http"},
 			{"webhook-rate", count(&s.Webhook.Rate, 1), "500", "number of `attempts` a second, to all URLs"},
 		}},
+		{"Warnings", []Setting{
+			{
+				heartbeatSetting, urlWithSecret(&s.HeartbeatURL), "",
+				"`URL` that is called every 5 minutes while all is well; empty: none",
+			},
+			{warningSetting, urlWithSecret(&s.WarningURL), "", "`URL` that receives warnings that start or end; empty: none"},
+		}},
 	}
 }
 
@@ -157,7 +164,7 @@ func (s *Settings) integrationGroups() []Group {
 var reloadable = []string{
 	"log-level",
 	"auth-failures", "credential-rate", "credential-concurrency",
-	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate",
+	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", heartbeatSetting, warningSetting,
 }
 
 // Reloadable reports whether a running server changes the setting. The others wait for a restart.

@@ -18,7 +18,8 @@ type value[T any] struct {
 	to     *T
 	parse  func(text string) (T, error)
 	format func(T) string
-	words  []string // the only texts that parse accepts; nil: it accepts others
+	words  []string                 // the only texts that parse accepts; nil: it accepts others
+	show   func(text string) string // returns the text without its secrets; nil: as it is
 }
 
 // Set implements pflag.Value.
@@ -30,7 +31,14 @@ func (v *value[T]) Set(text string) error {
 	return err
 }
 
-func (v *value[T]) String() string { return v.format(*v.to) }
+func (v *value[T]) String() string {
+	if v.show == nil {
+		return v.reveal()
+	}
+	return v.show(v.reveal())
+}
+
+func (v *value[T]) reveal() string { return v.format(*v.to) }
 
 const boolType = "bool" // pflag's name of the type
 

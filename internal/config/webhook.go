@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
@@ -15,6 +18,27 @@ const WebhookSecretVariable = VariablePrefix + "WEBHOOK_SECRET"
 
 // SecretFileSetting is the setting whose file may change without its name.
 const SecretFileSetting = "webhook-secret-file"
+
+const heartbeatSetting, warningSetting = "heartbeat-url", "warning-url"
+
+// urlWithSecret is a URL that checkNotifications checks.
+func urlWithSecret(to *string) pflag.Value {
+	v := text(to).(*value[string])
+	v.show = hidePath
+	return v
+}
+
+// hidePath returns a URL for outputs, without its path, which is a secret at most services.
+func hidePath(text string) string {
+	switch u, err := url.Parse(text); {
+	case text == "":
+		return ""
+	case err != nil || u.Host == "":
+		return "xxxxx"
+	default:
+		return u.Scheme + "://" + u.Host + "/xxxxx"
+	}
+}
 
 // hideInURL returns the URL of a webhook for outputs, without the parts that may have a secret.
 func hideInURL(text string) string {
@@ -28,8 +52,8 @@ func hideInURL(text string) string {
 // checkWebhook returns a usage error for unusable settings. It reads the secrets.
 func (s *Settings) checkWebhook(env *Environment) error {
 	w := &s.Webhook
-	if len(w.URLs) == 0 {
-		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
+	if err := s.checkNotifications(); err != nil {
+		return err
 	}
 	if err := checkURLs(w); err != nil {
 		return s.Fault("webhook-url", "%w", err)
@@ -38,6 +62,9 @@ func (s *Settings) checkWebhook(env *Environment) error {
 	switch {
 	case err != nil:
 		return err
+	case !given && len(w.URLs) == 0: // warnings may have no signature
+		w.Secrets = nil
+		return nil
 	case !given:
 		return s.Fault("webhook-url", "the secret that signs the events is missing; set webhook-secret-file or %s",
 			WebhookSecretVariable)
@@ -52,6 +79,22 @@ func (s *Settings) checkWebhook(env *Environment) error {
 	return nil
 }
 
+// checkNotifications returns a usage error for an unusable URL of the notifications, and for a setting of webhooks
+// without effect.
+func (s *Settings) checkNotifications() error {
+	check := optional(func(text string) error { return webhook.CheckURL(text, s.Webhook.AllowPrivate) })
+	if err := check(s.HeartbeatURL); err != nil {
+		return s.Fault(heartbeatSetting, "%w", err)
+	}
+	if err := check(s.WarningURL); err != nil {
+		return s.Fault(warningSetting, "%w", err)
+	}
+	if len(s.Webhook.URLs) == 0 && s.HeartbeatURL+s.WarningURL == "" {
+		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
+	}
+	return nil
+}
+
 // checkURLs returns an error for a URL that cannot receive events. The messages omit the query of a URL, which
 // may be a secret.
 func checkURLs(w *webhook.Config) error {
@@ -59,9 +102,9 @@ func checkURLs(w *webhook.Config) error {
 	if len(urls) > webhook.URLsMax {
 		return fmt.Errorf("there are %d URLs; use at most %d", len(urls), webhook.URLsMax)
 	}
-	for i, url := range urls {
-		address := store.WebhookAddress(url)
-		if err := webhook.CheckURL(url, w.AllowPrivate); err != nil {
+	for i, text := range urls {
+		address := store.WebhookAddress(text)
+		if err := webhook.CheckURL(text, w.AllowPrivate); err != nil {
 			return fmt.Errorf("%q: %w", address, err)
 		}
 		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.WebhookAddress(u) == address }) {

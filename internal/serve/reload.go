@@ -195,6 +195,7 @@ func (v *instance) apply(ctx context.Context, next *config.Settings) error {
 	if err := v.events.reload(ctx, v.Settings, next); err != nil {
 		return err
 	}
+	v.reloadNotifier(ctx, next)
 	v.Log.level.Set(next.LowestLevel())
 	return server.Reload(v.servers.public, v.servers.admin, v.servers.configOf(next))
 }

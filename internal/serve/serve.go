@@ -19,6 +19,7 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/certs"
 	"plantstore/internal/config"
+	"plantstore/internal/notify"
 	"plantstore/internal/oidc"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
@@ -73,6 +74,7 @@ type instance struct {
 	backups   *backup.Service // nil: none
 	copied    *copiedEngine   // engine; nil without --backup-sync
 	events    *eventSender
+	notifier  *notify.Notifier
 	acme      *acme.Source // nil: none
 
 	// What the parts do later: each part adds its functions when it opens.
@@ -100,6 +102,7 @@ func (v *instance) open(ctx context.Context) error {
 		v.recordStart,
 		v.openWebhooks,
 		v.openServers,
+		v.openNotifier,
 		v.openACME,
 		v.greet, // prints the tokens once, so it follows every step that can fail
 	} {
