@@ -138,6 +138,7 @@ func (v *instance) openServers(context.Context) (err error) {
 	h.config = server.Config{
 		WritePath: v.writePath, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
+		Warnings: func(ctx context.Context) any { return h.operations.Warnings(ctx) },
 		Tracer: h.tracer,
 	}
 	h.public, h.admin, err = server.New(h.configOf(s))

@@ -148,6 +148,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 		h.t.Fatal(err)
 	}
 	h.config = server.Config{
+		Warnings:  func(context.Context) any { return []string{"a warning"} },
 		WritePath: h.writePath, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
 		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts,
 		TrustedProxies: s.proxies, Audit: s.recorder, Tracer: s.tracer,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"plantstore/internal/plant"
@@ -15,23 +16,22 @@ func alive(c *Call) error {
 
 // readiness is the response of ready with ?verbose.
 type readiness struct {
-	Status     string   `json:"status"`
-	Durability string   `json:"durability"` // the guarantee of an acknowledgement
-	Warnings   []string `json:"warnings"`   // why the guarantee may not hold
+	Status     string `json:"status"`
+	Durability string `json:"durability"` // the guarantee of an acknowledgement
+	Warnings   any    `json:"warnings"`   // see Config.Warnings
 }
 
 func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has("verbose") }
 
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the
-// store.
-func ready(w *writepath.Service, operator bool) HandlerFunc {
+// store and the warnings; without them there is no operator.
+func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc {
 	return func(c *Call) error {
 		if err := w.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 		}
-		if operator && isVerbose(c.Request) {
-			d := w.Durability()
-			return c.Respond(readiness{"ready", d.Guarantee, append([]string{}, d.Warnings...)})
+		if warnings != nil && isVerbose(c.Request) {
+			return c.Respond(readiness{"ready", w.Durability().Guarantee, warnings(c.Context())})
 		}
 		c.WriteJSON(http.StatusOK, []byte(`{"status":"ready"}`+"\n"))
 		return nil

@@ -69,7 +69,7 @@ func publicRoutes(c Config) (routes, error) {
 	plants := &plants{writePath: c.WritePath, bodyMax: c.Limits.BodyMax}
 	rs := newRoutes(append(pages,
 		Route{Method: "POST", Path: base + plantsPath, Scope: auth.ScopeCreate, Handle: plants.create},
-		Route{Method: "GET", Path: "/healthz", Open: true, untraced: true, Handle: ready(c.WritePath, false)},
+		Route{Method: "GET", Path: "/healthz", Open: true, untraced: true, Handle: ready(c.WritePath, nil)},
 	))
 	rs.document = document
 	return rs, nil
@@ -99,7 +99,7 @@ func adminRoutes(c Config) routes {
 		{Method: "GET", Path: "/livez", Open: true, untraced: true, Handle: alive},
 		{
 			Method: "GET", Path: "/readyz", Open: true, untraced: true, verbose: auth.ScopeAdmin,
-			Handle: ready(c.WritePath, true),
+			Handle: ready(c.WritePath, c.Warnings),
 		},
 		{Method: "GET", Path: "/metrics", Scope: auth.ScopeMetrics, staleTokens: true, untraced: true, Handle: metricsPage},
 	}

@@ -69,7 +69,7 @@ func TestHealth(t *testing.T) {
 	same(t, h.send(get("/healthz?verbose")), ready)
 	same(t, h.sendTo(h.admin, get("/readyz")), ready)
 	verbose := jsonResponse(
-		200, `{"status":"ready","durability":"on stable storage of this machine","warnings":[]}`+"\n",
+		200, `{"status":"ready","durability":"on stable storage of this machine","warnings":["a warning"]}`+"\n",
 	)
 	same(t, h.sendTo(h.admin, message("GET /readyz?verbose HTTP/1.1", "")), verbose)
 	same(t, h.sendTo(h.admin, get("/livez")), alive)

@@ -51,6 +51,8 @@ type Config struct {
 	// have as their Host too; nil: the listener has no certificate. A page of another name cannot get through DNS rebinding:
 	// the browser compares the name with the certificate.
 	AdminCertifies func(host string) bool
+	// Warnings returns the conditions that need the operator, for the operator's readiness check.
+	Warnings func(context.Context) any
 	// AdminRoutes are further routes of the admin listener.
 	AdminRoutes []Route
 	Browser     *Browser // required by routes with Page
