@@ -52,7 +52,7 @@ func (p *program) firstTokens(at serve.Addresses) (string, []auth.Token) {
 	const shown = "Token %q %s:\n\n%s\n\n%s\n\n"
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones expire in 90 days and are not shown again.\n\n")
-	signIn, code := console.NewCode()
+	signIn, code := console.NewCode("")
 	fmt.Fprintf(&text, "Console: this link signs in once, within 15 minutes; %s console prints another one:\n\n%s\n\n",
 		os.Args[0], signInLink(at.Console, code))
 	creator, secret := auth.NewToken("first", auth.ScopeCreate, auth.DefaultLifetime)

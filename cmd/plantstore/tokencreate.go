@@ -22,7 +22,7 @@ func newTokenCreate(p *program) *cobra.Command {
 		Short: "Create a token",
 		Long: `Create a token and print its secret, and nothing else, on standard output. It
 expires in 90 days; --expires and --no-expiry change that. NAME has 1 to 64 letters,
-digits and ._-@:/+, a letter or digit first.`,
+digits, ._-@:/+ and single blanks inside, a letter or digit first.`,
 		Example: `  plantstore token create web-shop
   plantstore token create web-shop --expires 365d -o web-shop.token
   plantstore token create prometheus --scope metrics --no-expiry`,

@@ -118,7 +118,7 @@ func (p *program) greetTry(ctx context.Context, engine serve.Engine, at serve.Ad
 		return fmt.Errorf("store the sample plants: %w", err)
 	}
 	token, secret := auth.NewToken("first", auth.ScopeCreate, auth.DefaultLifetime)
-	signIn, code := console.NewCode()
+	signIn, code := console.NewCode("")
 	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
 		return err
 	}

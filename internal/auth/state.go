@@ -44,22 +44,25 @@ func States(tokens []Token, now time.Time) []State {
 	return states
 }
 
-// CheckName returns an error unless all characters of a new token's name are visible and need no quotes in a shell or a
-// log line. Older tokens may have other names.
+// NameForm says which names CheckName accepts.
+const NameForm = "1 to 64 letters, digits, ._-@:/+ and single blanks inside, a letter or digit first"
+
+// CheckName returns an error unless all characters of a new token's name are visible, or single blanks inside it, which
+// end no column of a table. Older tokens may have other names.
 func CheckName(name string) error {
 	const runesMax = 64
 	if LooksLikeSecret(name) {
 		return errors.New("the name has the form of a secret")
 	}
-	valid := name != "" && utf8.RuneCountInString(name) <= runesMax
+	blanks := strings.HasSuffix(name, " ") || strings.Contains(name, "  ")
+	valid := name != "" && !blanks && utf8.RuneCountInString(name) <= runesMax
 	for i, r := range name {
 		word := unicode.In(r, unicode.L, unicode.Nd) || i > 0 && unicode.Is(unicode.M, r)
 		invisible := unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-		valid = valid && !invisible && (word || i > 0 && strings.ContainsRune("._-@:/+", r))
+		valid = valid && !invisible && (word || i > 0 && strings.ContainsRune(" ._-@:/+", r))
 	}
 	if !valid {
-		return fmt.Errorf("name: %q is not a valid name; use 1 to %d letters, digits and ._-@:/+, a letter or digit first",
-			name, runesMax)
+		return fmt.Errorf("name: %q is not a valid name; use %s", name, NameForm)
 	}
 	return nil
 }

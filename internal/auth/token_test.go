@@ -137,6 +137,28 @@ func TestHashOf(t *testing.T) {
 	}
 }
 
+// A name has letters of any script, their marks, digits and single blanks, and nothing that a page or a log hides or
+// turns.
+func TestCheckName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ü", 64)
+	for _, name := range []string{
+		"web-shop", "Web shop Müller", "Mu\u0308ller", "नर्सरी 2", "ورد جوري", "9@a:/+._-", long,
+	} {
+		if err := auth.CheckName(name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{
+		"", " a", "a ", "a  b", "a\tb", "a\nb", "a\u00a0b", "a\u2003b", "a\u200bb", "a\u200fb", "a\u202eb", "a\u2067b",
+		"a\u00adb", "\u0308a", "-a", "a\x00", "a\xffb", "a=b", `a"b`, long + "a", known,
+	} {
+		if auth.CheckName(name) == nil {
+			t.Errorf("%q is a valid name", name)
+		}
+	}
+}
+
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // A token is invalid from its time of expiry on. Any time of revocation makes it invalid.

@@ -3,7 +3,6 @@ package console
 import (
 	"errors"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,11 +70,8 @@ func (f newTokenForm) Chose(scope string) bool { return slices.Contains(f.Scopes
 
 // isSession reports whether a sign-in to the console created the credential, or is its code.
 func isSession(t admin.Credential) bool {
-	return sessionName.MatchString(t.Name) && !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(t.CreatedAt) <= sessionTimeMax
+	return auth.IsSessionName(t.Name) && !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(t.CreatedAt) <= sessionTimeMax
 }
-
-// sessionName matches the names of the tokens of sessions and of sign-in codes, see suffix.
-var sessionName = regexp.MustCompile(`^` + sessionPrefix + `(code-)?[A-Z2-7]{8}$`)
 
 // lifetime is a choice of a form.
 type lifetime struct {

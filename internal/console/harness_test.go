@@ -191,7 +191,13 @@ func (h *harness) create(t auth.Token) {
 // code returns a new sign-in code.
 func (h *harness) code(now time.Time) string {
 	h.t.Helper()
-	t, code := console.NewCode()
+	return h.codeFor("", now)
+}
+
+// codeFor returns a new sign-in code for a person.
+func (h *harness) codeFor(person string, now time.Time) string {
+	h.t.Helper()
+	t, code := console.NewCode(person)
 	t.CreatedAt, t.ExpiresAt = now, now.Add(t.ExpiresAt.Sub(t.CreatedAt))
 	h.create(t)
 	return code

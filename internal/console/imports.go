@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"mime/multipart"
@@ -192,7 +193,7 @@ func (c *Console) keepFile(call *server.Call) error {
 		return err
 	}
 	i, err := c.Operations.KeepFile(call.Context(), admin.NewImport{
-		ID: suffix(), Name: file.FileName(), File: upload.Within(file), Received: upload.Received,
+		ID: rand.Text()[:8], Name: file.FileName(), File: upload.Within(file), Received: upload.Received,
 		Principal: call.Principal, By: call.Origin(), Bytes: call.ContentLength,
 	})
 	return redirectAfter(call, err, "/import/"+i.ID)
@@ -288,7 +289,7 @@ func optionsOf(form url.Values, found dump.Found) (dump.Options, error) {
 	case from == "numbers":
 		first, err := strconv.ParseInt(strings.TrimSpace(form.Get("first")), 10, 64)
 		if err != nil {
-			return o, plant.InvalidInput("the first number must be a 64-bit integer; got %.40q", form.Get("first"))
+			return o, plant.InvalidInput("the first number must be a whole number such as 1000; got %.40q", form.Get("first"))
 		}
 		o.NumberFrom = &first
 	case from == "text" && len(ids) > 0:

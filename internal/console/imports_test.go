@@ -183,7 +183,7 @@ func TestImportFormRefused(t *testing.T) {
 		{columns("", "name"), "0 columns are the id"},
 		{columns("id", "name", "id"), "2 columns are the id"},
 		{columns("id", "name", "name"), "two columns are the name"},
-		{url.Values{"column": {"", "name"}, "ids": {"numbers"}, "first": {"x"}}, "the first number must be a 64-bit integer"},
+		{url.Values{"column": {"", "name"}, "ids": {"numbers"}, "first": {"x"}}, "the first number must be a whole number"},
 		{columns("id", "name", "", "", "tag"), ""}, // more than the file has,
 	} {
 		res := c.post(page+"/check", row.form)

@@ -183,17 +183,11 @@ func (c *Console) serveSession(call *server.Call) error {
 	return call.Respond(map[string]bool{"open": err == nil})
 }
 
-// sessionPrefix begins the names of the tokens of sessions and of sign-in codes.
-const sessionPrefix = "console-"
-
 // codeTimeMax is the time for which a sign-in code is valid.
 const codeTimeMax = 15 * time.Minute
 
-// NewCode returns a sign-in code and its token, which the caller stores in an engine. The code signs in to the console
-// of any server of the store, once, within 15 minutes.
-func NewCode() (t auth.Token, code string) {
-	return auth.NewToken(sessionPrefix+"code-"+suffix(), auth.ScopeConsole, codeTimeMax)
+// NewCode returns a sign-in code for a person, and its token, which the caller stores in an engine. The code signs in to
+// the console of any server of the store, once, within 15 minutes. An empty person is unknown.
+func NewCode(person string) (t auth.Token, code string) {
+	return auth.NewToken(auth.CodeName(person), auth.ScopeConsole, codeTimeMax)
 }
-
-// suffix returns a random part of a name.
-func suffix() string { return rand.Text()[:8] }

@@ -114,10 +114,11 @@ var errBadCredential = plant.Errorf(plant.CodeCredentialInvalid, "This token or 
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
 	var m admin.Minted
 	scopes := auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
-	_, err := c.Operations.Revoke(ctx, admin.Revocation{SecretSHA256: new(auth.HashOf(code))}, by)
+	revoked, err := c.Operations.Revoke(ctx, admin.Revocation{SecretSHA256: new(auth.HashOf(code))}, by)
 	if err == nil {
+		person := auth.PersonOf(revoked.Credentials[0].Name)
 		m, err = c.Operations.Mint(ctx, admin.NewToken{
-			Name: sessionPrefix + suffix(), Scopes: strings.Fields(scopes.String()), ExpiresIn: admin.Seconds(sessionTimeMax),
+			Name: auth.SessionName(person), Scopes: strings.Fields(scopes.String()), ExpiresIn: admin.Seconds(sessionTimeMax),
 		}, by)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
@@ -131,7 +132,7 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 	if err != nil {
 		return "", auth.Principal{}, err
 	}
-	return m.Secret, auth.Principal{TokenID: m.ID, Name: m.Name, Scopes: scopes}, nil
+	return m.Secret, auth.Principal{TokenID: m.ID, Name: auth.PrincipalName(m.Name), Scopes: scopes}, nil
 }
 
 // errFull refuses a code: its first use and the token of its session are changes of the store.

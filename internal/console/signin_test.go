@@ -75,6 +75,17 @@ func (h *harness) awaitAudit(action audit.Action, detail string) {
 	h.t.Errorf("no entry %s with %s", action, detail)
 }
 
+// The pages and the audit log name the person of a sign-in code, also as the creator of plants.
+func TestSignInCodeOfPerson(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.codeFor("Anna Müller", time.Now()))
+	c.get("/plants").want(t, 200, `Signed in as <bdi class="breaks">Anna Müller</bdi>`)
+	c.post("/plants/new", url.Values{"id": {"7"}, "name": {"Rosa"}}).want(t, 303)
+	c.get("/plants/7").want(t, 200, `<dt>Created by</dt><dd><bdi class="breaks">Anna Müller</bdi>`)
+	c.get("/audit?actor=Anna+M%C3%BCller&action=admin.sign_in").want(t, 200, `<bdi class="breaks">Anna Müller</bdi>`)
+}
+
 // A sign-in and the requests of its session have one entry in the audit log.
 func TestSignInHasOneEntry(t *testing.T) {
 	t.Parallel()

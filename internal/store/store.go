@@ -64,13 +64,13 @@ type Durability struct {
 	Warnings  []string // why the guarantee may not hold, each with advice
 }
 
-// CreatorName returns plant.Record.CreatedBy for the name and the id of a creator. The name is empty for the operator's
-// own commands, whose id is 0, and for a subject that was removed.
+// CreatorName returns plant.Record.CreatedBy for the name of the token and the id of a creator. The name is empty for
+// the operator's own commands, whose id is 0, and for a subject that was removed.
 func CreatorName(name string, id int64) string {
 	if name == "" && id != 0 {
 		return "id " + strconv.FormatInt(id, 10)
 	}
-	return name
+	return auth.PrincipalName(name)
 }
 
 // Scanned is a plant that an engine's Scan reads without copying its texts.
