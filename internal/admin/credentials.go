@@ -32,6 +32,10 @@ type Credential struct {
 	ExpiresAt  time.Time  `json:"expires_at,omitzero"`
 	LastUsedAt time.Time  `json:"last_used_at,omitzero"`
 	RevokedAt  time.Time  `json:"revoked_at,omitzero"`
+
+	// For the console; the API has no members for them.
+	Expiring bool           `json:"-"` // within writepath.ExpiresSoon
+	Used     *auth.EndedUse `json:"-"` // after its end, on this server; nil: it was not
 }
 
 // The kinds of a Credential.
@@ -63,14 +67,40 @@ type CredentialQuery struct {
 	Limit  int    // 0: no limit
 
 	// For the console; the API has no parameters for them.
-	Valid  bool // neither expired nor revoked ones
-	Newest bool // by descending id; false: by ascending id
+	Name   string     // only credentials with this part of the name, in any case
+	State  auth.State // only credentials in this state, or in one of those below; empty: all
+	Newest bool       // by descending id; false: by ascending id
+}
+
+// The states of a CredentialQuery that package auth does not have.
+const (
+	StateAccepted  auth.State = "accepted"   // valid or rotated
+	StateExpiring  auth.State = "expiring"   // see Credential.Expiring
+	StateEndedUsed auth.State = "ended-used" // see Credential.Used
+)
+
+func (q CredentialQuery) selects(c Credential) bool {
+	if q.Kind != "" && c.Kind != q.Kind || !newMatcher(q.Name).match([]byte(c.Name)) {
+		return false
+	}
+	switch q.State {
+	case "":
+		return true
+	case StateAccepted:
+		return c.State == auth.StateValid || c.State == auth.StateRotated
+	case StateExpiring:
+		return c.Expiring
+	case StateEndedUsed:
+		return c.Used != nil
+	}
+	return c.State == q.State
 }
 
 // CredentialPage is a page of credentials.
 type CredentialPage struct {
 	Credentials []Credential `json:"credentials"`
 	Next        string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
+	Total       int64        `json:"-"`              // number of credentials on all pages
 }
 
 // Credentials returns a page of credentials.
@@ -84,15 +114,23 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	if err != nil {
 		return page, err
 	}
-	states := auth.States(tokens, time.Now())
+	now := time.Now()
+	states, used := auth.States(tokens, now), map[int64]*auth.EndedUse{}
+	for _, use := range s.endedUses() {
+		used[use.ID] = &use
+	}
 	for i, t := range tokens {
 		c := newCredential(t, states[i])
+		c.Expiring, c.Used = t.Expires(states[i], now.Add(writepath.ExpiresSoon)), used[t.ID]
+		if !q.selects(c) {
+			continue
+		}
+		page.Total++
 		before := c.ID < from
 		if q.Newest {
 			before = q.Cursor != "" && c.ID > from
 		}
-		ended := c.State == auth.StateExpired || c.State == auth.StateRevoked
-		if !before && (q.Kind == "" || c.Kind == q.Kind) && !(q.Valid && ended) {
+		if !before {
 			page.Credentials = append(page.Credentials, c)
 		}
 	}
@@ -103,6 +141,14 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	}
 	page.Credentials, page.Next = cut(page.Credentials, q.Limit, next)
 	return page, nil
+}
+
+// endedUses returns the uses of ended credentials on this server, the last one first.
+func (s *Service) endedUses() []auth.EndedUse {
+	if s.config.WritePath == nil {
+		return nil
+	}
+	return s.config.WritePath.EndedUses()
 }
 
 // NewToken describes a token to create, in the form of the API.

@@ -2,11 +2,13 @@ package admin_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 )
 
 // The pages of credentials are in both orders, with or without revoked ones.
@@ -15,6 +17,9 @@ func TestCredentialPages(t *testing.T) {
 	service, _ := open(t, admin.Config{})
 	for _, name := range []string{"a", "b", "c", "d"} {
 		n := admin.NewToken{Name: name, Scopes: []string{"plants:read"}}
+		if name == "d" {
+			n.ExpiresIn = admin.Seconds(48 * time.Hour)
+		}
 		if _, err := service.Mint(t.Context(), n, audit.Origin{}); err != nil {
 			t.Fatal(err)
 		}
@@ -24,8 +29,9 @@ func TestCredentialPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, q := range map[string]admin.CredentialQuery{
-		"a b|c d|": {Limit: 2}, "d c|b a|": {Limit: 2, Newest: true}, "d c|a|": {Limit: 2, Newest: true, Valid: true},
-		"a c d|": {Valid: true}, "|": {Kind: admin.KindJWT},
+		"a b|c d|": {Limit: 2}, "d c|b a|": {Limit: 2, Newest: true},
+		"d c|a|": {Limit: 2, Newest: true, State: admin.StateAccepted}, "a c d|": {State: admin.StateAccepted},
+		"|": {Kind: admin.KindJWT}, "b|": {State: auth.StateRevoked}, "c|": {Name: "C"}, "d|": {State: admin.StateExpiring},
 	} {
 		got := ""
 		for more := true; more; more = q.Cursor != "" {

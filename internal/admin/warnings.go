@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 	"plantstore/internal/writepath"
@@ -244,7 +245,11 @@ var conditions = []condition{
 			}
 			return textIf(o.CredentialsExpiring > 1, "%d credentials expire within 7 days.", o.CredentialsExpiring)
 		},
-		"Rotate it, or them.", "/credentials", nil,
+		"Rotate it, or them.", "/credentials?state=expiring", nil,
+	},
+	{
+		"ended-credential-used", Notable, (*observed).endedUsed,
+		"Give its client a new token, or stop the client.", "/credentials#ended", nil,
 	},
 	{
 		"events-late", Notable, func(o *observed) string {
@@ -324,6 +329,7 @@ type observed struct {
 	durability store.Durability
 	deliveries map[int64]webhook.Status
 	schedule   BackupSchedule
+	ended      []auth.EndedUse
 	metrics    *metricWatch // locked
 	found      map[string]bool
 }
@@ -402,6 +408,22 @@ func (o *observed) rises(metric string, within time.Duration, prefix ...string) 
 	return o.metrics.rises(metric, o.now.Add(-within), strings.Join(prefix, ""))
 }
 
+// endedUsed returns a text about the ended credential that was used last.
+func (o *observed) endedUsed() string {
+	if len(o.ended) == 0 {
+		return ""
+	}
+	u, end, others := o.ended[0], "expired", ""
+	if u.Revoked() {
+		end = "was revoked"
+	}
+	if n := len(o.ended) - 1; n > 0 {
+		others = fmt.Sprintf(" Others in use: %d.", n)
+	}
+	return fmt.Sprintf("%s %s at %s and was used at %s.%s", auth.PrincipalName(u.Name), end, o.clock(u.EndedAt()),
+		o.clock(u.Last), others)
+}
+
 // receivers returns a text with the number of webhooks for which find returns a text, and these texts of some.
 func (o *observed) receivers(find func(webhook.Status) string, format string) string {
 	const most = 3
@@ -456,7 +478,7 @@ func textIf(holds bool, format string, values ...any) string {
 // find returns the warnings.
 func (s *Service) find(o *observed) []Warning {
 	o.now, o.found, o.metrics = time.Now(), map[string]bool{}, &s.metrics
-	o.deliveries, o.schedule = s.Deliveries(), s.BackupSchedule()
+	o.deliveries, o.schedule, o.ended = s.Deliveries(), s.BackupSchedule(), s.endedUses()
 	s.metrics.mu.Lock()
 	defer s.metrics.mu.Unlock()
 	list, since := []Warning{}, map[string]time.Time{}

@@ -151,8 +151,7 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 // briefMax is the longest lifetime of a token that its creator does not expect to renew, such as a console session's.
 const briefMax = 24 * time.Hour
 
-// Expiring returns the number of tokens in StateValid that expire within that time. It omits tokens that were created
-// for a day or less.
+// Expiring returns the number of tokens that expire within that time, see Token.Expires.
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	var tokens []Token
 	for _, e := range k.entries() {
@@ -162,11 +161,15 @@ func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	}
 	n := 0
 	for i, state := range States(tokens, now) {
-		t := tokens[i]
-		brief := t.ExpiresAt.Sub(t.CreatedAt) <= briefMax
-		if state == StateValid && !brief && t.expiredAt(now.Add(within)) {
+		if tokens[i].Expires(state, now.Add(within)) {
 			n++
 		}
 	}
 	return n
+}
+
+// Expires reports whether a token in a state expires until a time, and its client must get another one: it is in
+// StateValid, and was created for more than a day.
+func (t Token) Expires(state State, until time.Time) bool {
+	return t.IsToken() && state == StateValid && t.ExpiresAt.Sub(t.CreatedAt) > briefMax && t.expiredAt(until)
 }

@@ -20,12 +20,17 @@ type credentials struct {
 
 	Sessions []admin.Credential // the console's; the Credentials of the page are all others
 	Pager    pager
-	All      bool          // with expired and revoked ones
+	Used     []admin.Credential // ended ones that clients still send, the last one first; at most endedShown
+	UsedMore bool               // there are more
+	Query    admin.CredentialQuery
+	States   []choice
+	Kinds    []choice
 	Minted   *admin.Minted // with the secret, which no other page shows
 	URL      string        // where clients create plants
 	Fault    *plant.Error  // why the form was refused
 	Form     newTokenForm
-	Scopes   []string
+	Scopes   []choice
+	NameForm string
 	Lives    []lifetime
 	Overs    []lifetime
 }
@@ -33,6 +38,17 @@ type credentials struct {
 // NameFault reports whether the name in the form is wrong.
 func (c credentials) NameFault() bool {
 	return c.Fault != nil && (c.Fault.Code.Status() == http.StatusConflict || strings.HasPrefix(c.Fault.Message, "name"))
+}
+
+// ListTitle returns the title of the list.
+func (c credentials) ListTitle() string {
+	i := slices.IndexFunc(c.States, func(s choice) bool { return s.Value == string(c.Query.State) })
+	return c.States[max(i, 0)].Text
+}
+
+// Filtered reports whether the list has a filter.
+func (c credentials) Filtered() bool {
+	return c.Query.Name != "" || c.Query.Kind != "" || c.Query.State != ""
 }
 
 // CreatesWith reports whether the secret of a new token creates plants.
@@ -53,13 +69,6 @@ func (credentialTable) CanRotate(c admin.Credential) bool {
 	return c.Kind == admin.KindToken && c.State == auth.StateValid && !isSession(c)
 }
 
-// Soon reports whether a client must get another credential soon.
-func (t credentialTable) Soon(c admin.Credential) bool {
-	const soon = 7 * day                         // as the warning of the overview
-	brief := c.ExpiresAt.Sub(c.CreatedAt) <= day // nobody expects to renew it, as with auth.Keyring.Expiring
-	return c.State == auth.StateValid && !c.ExpiresAt.IsZero() && time.Until(c.ExpiresAt) < soon && !brief
-}
-
 type newTokenForm struct {
 	Name, Lifetime string
 	Scopes         []string
@@ -78,6 +87,35 @@ type lifetime struct {
 	Value, Name string
 	time        time.Duration
 }
+
+// choice is a value of a form with its text.
+type choice struct{ Value, Text string }
+
+// anyState is the value of the filter for credentials in every state. Without a value it has those that work.
+const anyState = "all"
+
+var (
+	credentialStates = []choice{
+		{"", "Valid"},
+		{string(admin.StateExpiring), "Expiring"},
+		{string(admin.StateEndedUsed), "Ended but used"},
+		{string(auth.StateExpired), "Expired"},
+		{string(auth.StateRevoked), "Revoked"},
+		{anyState, "All"},
+	}
+	credentialKinds = []choice{
+		{"", "All"},
+		{admin.KindToken, "Tokens"},
+		{admin.KindSubject, "People and programs of the issuer"},
+		{admin.KindJWT, "Revoked JWTs"},
+	}
+	scopeChoices = []choice{
+		{auth.ScopeCreate.String(), "stores new plants and imports files"},
+		{auth.ScopeRead.String(), "sees, searches and exports all plants"},
+		{auth.ScopeAdmin.String(), "corrects and erases plants, and manages credentials, backups and webhooks"},
+		{auth.ScopeMetrics.String(), "reads numbers for monitoring, and no plants"},
+	}
+)
 
 const day = 24 * time.Hour
 
@@ -114,16 +152,34 @@ func (c *Console) showCredentials(call *server.Call, fault *plant.Error) error {
 
 // renderCredentials responds with the page of credentials, and adds the list to its content.
 func (c *Console) renderCredentials(call *server.Call, v view, content credentials) error {
-	const credentialsOnPage = 40
-	content.All = call.URL.Query().Has("all")
+	const credentialsOnPage, endedShown = 40, 10
+	params := call.URL.Query()
+	q := admin.CredentialQuery{
+		Cursor: cursorOf(call.Request), Newest: true, Limit: credentialsOnPage, Name: params.Get("name"),
+		Kind: params.Get("kind"), State: auth.State(params.Get("state")),
+	}
+	content.Query, content.States, content.Kinds = q, credentialStates, credentialKinds
+	switch q.State {
+	case "":
+		q.State = admin.StateAccepted
+	case anyState:
+		q.State = ""
+	}
 	var err error
-	content.CredentialPage, err = c.Operations.Credentials(call.Context(), admin.CredentialQuery{
-		Cursor: cursorOf(call.Request), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
+	if content.CredentialPage, err = c.Operations.Credentials(call.Context(), q); err != nil {
+		return err
+	}
+	used, err := c.Operations.Credentials(call.Context(), admin.CredentialQuery{
+		State: admin.StateEndedUsed, Newest: true,
 	})
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(used.Credentials, func(a, b admin.Credential) int { return b.Used.Last.Compare(a.Used.Last) })
+	content.Used = used.Credentials[:min(len(used.Credentials), endedShown)]
+	content.UsedMore = len(used.Credentials) > endedShown
 	content.Pager = newPager(call.Request, "credentials", "/credentials", len(content.Credentials), content.Next)
+	content.Pager.All = content.Total
 	for _, t := range content.Credentials {
 		if isSession(t) {
 			content.Sessions = append(content.Sessions, t)
@@ -133,7 +189,7 @@ func (c *Console) renderCredentials(call *server.Call, v view, content credentia
 	if content.Fault == nil {
 		content.Form = newTokenForm{Lifetime: "90d", Scopes: []string{auth.ScopeCreate.String()}}
 	}
-	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
+	content.Scopes, content.NameForm, content.Lives, content.Overs = scopeChoices, auth.NameForm, lifetimes, overlaps
 	content.URL = c.operationURL()
 	v.Title, v.Address, v.Content = "Credentials", "/credentials", content
 	status := v.status()

@@ -155,7 +155,7 @@ func (c *Console) summary(o overview) (parts []link) {
 		add(counted(len(deliveries), "webhook"), "/webhooks")
 	}
 	if n := o.CredentialsExpiring; n > 0 {
-		add(counted(int(n), "credential")+" about to expire", "/credentials")
+		add(counted(int(n), "credential")+" about to expire", "/credentials?state=expiring")
 	}
 	return parts
 }

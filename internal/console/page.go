@@ -90,7 +90,7 @@ var pages = []page{
 
 // nameOf returns what a link on the overview to a part of a page of the navigation shows.
 func nameOf(address string) string {
-	path, _, _ := strings.Cut(address, "#")
+	path := address[:strings.IndexAny(address+"#", "#?")]
 	if path == "/" {
 		return "Charts"
 	}
@@ -122,6 +122,8 @@ var functions = template.FuncMap{
 	"credentialsOf": func(c credentials, list []admin.Credential, caption string) credentialTable {
 		return credentialTable{c, list, caption}
 	},
+	"counted":  func(n int64, thing string) string { return counted(int(n), thing) },
+	"person":   auth.PrincipalName,
 	"duration": formatEvery,
 	"nameOf":   nameOf,
 	"fold":     fold,

@@ -31,7 +31,8 @@ func newPager(r *http.Request, name, path string, rows int, next string) pager {
 	back := q["back"]
 	link := func(at string, back []string) string {
 		values := url.Values{}
-		for _, key := range []string{"name", "tag", "all", "action", "actor", "since", "until"} { // the filters of the lists
+		filters := []string{"name", "tag", "kind", "state", "action", "actor", "since", "until"} // of the lists
+		for _, key := range filters {
 			if q.Has(key) {
 				values.Set(key, q.Get(key))
 			}

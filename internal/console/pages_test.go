@@ -80,7 +80,7 @@ func TestPlantPages(t *testing.T) {
 	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402",
 		"Check the id or the address.", `href="/plants">Back to Plants</a>`)
 	c.get("/plants/x").want(t, 404)
-	c.get("/plants?id=x").want(t, 400, "id must be a 64-bit integer")
+	c.get("/plants?id=x").want(t, 400, "id must be a whole number")
 	if res := c.get("/plants?id=7"); res.Header.Get("Location") != "/plants/7" {
 		t.Errorf("id: got %d to %q", res.status, res.Header.Get("Location"))
 	}
@@ -290,7 +290,86 @@ func TestCredentialsPage(t *testing.T) {
 	h.awaitInvalid(rotated)
 	c.post("/credentials/revoke", url.Values{"id": {"99999"}}).want(t, 404, `role="alert"`,
 		"no such token, or it is already revoked", "Valid credentials")
-	c.get("/credentials?all=1").want(t, 200, "revoked", "expired")
+	c.get("/credentials?state=all").want(t, 200, "revoked", "expired")
+}
+
+// A filter in the address selects credentials, on every page of the list, and the form shows it.
+func TestCredentialsFilter(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	now := time.Now()
+	create := func(name string, expires time.Duration) {
+		h.create(auth.Token{
+			Name: name, Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeCreate, CreatedAt: now.Add(-48 * time.Hour),
+			ExpiresAt: now.Add(expires),
+		})
+	}
+	for i := range 45 {
+		create(fmt.Sprintf("Web shop %02d", i), 30*24*time.Hour)
+	}
+	create("Soon Müller", 3*24*time.Hour)
+	create("Old Müller", -time.Hour)
+	c := h.signIn(h.admin)
+	name := regexp.MustCompile(`<td><strong><bdi class="breaks">([^<]*)<`)
+	list := func(query string) (names string) {
+		res := c.get("/credentials?" + query)
+		for {
+			res.want(t, 200)
+			for _, m := range name.FindAllStringSubmatch(res.body, -1) {
+				names += m[1] + ","
+			}
+			if !strings.Contains(res.body, ">Next<") {
+				return names
+			}
+			res = c.follow(res, "Next")
+		}
+	}
+	for query, want := range map[string]string{
+		"name=M%C3%9CLLER": "Soon Müller,", "name=m%C3%BCller&state=all": "Old Müller,Soon Müller,",
+		"state=expiring": "Soon Müller,", "state=expired": "Old Müller,", "state=revoked": "", "kind=subject": "",
+		"state=ended-used": "",
+	} {
+		if got := list(query); got != want {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
+	}
+	if got := strings.Count(list("name=shop"), "Web shop"); got != 45 {
+		t.Errorf("got %d names on all pages, want 45", got)
+	}
+	c.get("/credentials?name=shop&state=expiring").want(t, 200, `value="shop"`, `<option value="expiring" selected>`,
+		"No credentials match.", "0 credentials")
+	c.get("/").want(t, 200, `<a href="/credentials?state=expiring">1 credential about to expire</a>`)
+}
+
+// The page shows first which expired and revoked tokens clients still send, and the form says what the scopes allow.
+func TestEndedCredentialsOnPage(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	secret := h.mint("Web shop", auth.ScopeRead)
+	c := h.signIn(h.admin)
+	page := c.get("/credentials")
+	if strings.Contains(page.body, "Ended, still used</h2>") {
+		t.Error("the page has a group without a use")
+	}
+	for _, scope := range strings.Fields(auth.Grantable.String()) {
+		if !regexp.MustCompile(`<code>` + scope + `</code> <span class="help">\w`).MatchString(page.body) {
+			t.Errorf("the form does not say what %s allows", scope)
+		}
+	}
+	selected := store.Selector{Name: "Web shop"}
+	if _, err := h.engine.RevokeTokens(t.Context(), selected, time.Now(), audit.Origin{}); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitInvalid(secret)
+	(&client{h: h}).post("/sign-in", url.Values{"credential": {secret}}).want(t, 401)
+	page = c.get("/credentials")
+	page.want(t, 200, `<bdi class="breaks">Web shop</bdi> was revoked <time`, "from 127.0.0.1, 1 time since its end")
+	if ended, form := strings.Index(page.body, `id="ended"`), strings.Index(page.body, `id="mint"`); ended > form {
+		t.Error("the group is not the first one")
+	}
+	c.get("/").want(t, 200, "Web shop was revoked at ", `href="/credentials#ended">Credentials</a>`)
+	c.get("/credentials?state=ended-used").want(t, 200, `revoked</span> <span class="state warn">used <time`,
+		"1 credential<")
 }
 
 // TestSessionsAndClients lists sign-ins apart, and marks the tokens of clients that expire within a week.

@@ -51,7 +51,7 @@ func (c *Console) showPlants(call *server.Call) error {
 			redirect(call, "/plants/"+strconv.FormatInt(n, 10))
 			return nil
 		}
-		fault = plant.InvalidQuery("id must be a 64-bit integer; got %.100q", id)
+		fault = plant.InvalidQuery("id must be a whole number such as 42; got %.100q", id)
 	}
 	q, search := searchOf(call.Request)
 	list := plantList{Name: q.Name, ID: id, CanCreate: call.Principal.Scopes.Has(auth.ScopeCreate)}
@@ -114,7 +114,7 @@ func (c *Console) showPlant(call *server.Call, fault *plant.Error) error {
 func (c *Console) plantOf(call *server.Call) (plant.Record, error) {
 	id, err := strconv.ParseInt(call.PathValue("id"), 10, 64)
 	if err != nil {
-		return plant.Record{}, plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
+		return plant.Record{}, plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a whole number")
 	}
 	return c.Operations.Plant(call.Context(), id)
 }

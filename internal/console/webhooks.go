@@ -91,7 +91,7 @@ func deadSelection(form url.Values) (d admin.DeadSelection, err error) {
 		}
 		n, err := strconv.ParseInt(form.Get(name), 10, 64)
 		if err != nil {
-			return d, plant.InvalidInput("%s must be a 64-bit integer; got %.100q", name, form.Get(name))
+			return d, plant.InvalidInput("%s must be a whole number; got %.100q", name, form.Get(name))
 		}
 		*id = &n
 	}

@@ -130,11 +130,11 @@ func (m *metrics) count(outcomes []store.Outcome) {
 	m.replayed.Add(float64(replayed))
 }
 
-// expiresSoon is the remaining lifetime below which a token counts as expiring.
-const expiresSoon = 7 * 24 * time.Hour
+// ExpiresSoon is the remaining lifetime below which a token counts as expiring.
+const ExpiresSoon = 7 * 24 * time.Hour
 
 // expiring returns the number of valid credentials that expire soon.
-func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.Now(), expiresSoon)) }
+func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.Now(), ExpiresSoon)) }
 
 // endedUsesKept is the time for which the use of an ended credential counts: a client may send plants once a day.
 const endedUsesKept = 24 * time.Hour
