@@ -26,8 +26,9 @@ func newAuditList(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the entries of the audit log, the newest last",
-		Long: `List the newest entries of the audit log, the newest one last. --json prints every
-entry with its hashes.
+		Long: `List the newest entries of the audit log, the newest one last. server.start has the
+settings that differ from their defaults. --json prints every entry with all details
+and its hashes.
 
 --since and --until are times, such as 2026-11-22 or 2026-11-22T09:30:00Z, or the
 time since then, such as 2h or 7d. --action is an action, such as token.create, or
@@ -108,7 +109,8 @@ func (p *program) printEntries(w io.Writer, entries []audit.Entry) error {
 			continue
 		}
 		var details []string
-		for _, d := range e.Details {
+		notable, _ := e.Notable()
+		for _, d := range notable {
 			details = append(details, d.Key+"="+d.Value)
 		}
 		table.Row(e.Sequence, e.Time, actorText(e.Actor), cmp.Or(e.Address, "-"), e.Action, strings.Join(details, " "))

@@ -90,6 +90,7 @@ type Setting struct {
 	Source     string `json:"source"`     // a flag, an environment variable, the path of the file, or default
 	Reloadable bool   `json:"reloadable"` // a reload changes it without a restart
 	Group      string `json:"group"`      // title of the settings for the same task
+	Usage      string `json:"usage"`      // what it is, in one line
 }
 
 // SettingList is the list of the settings, in the form of the API.

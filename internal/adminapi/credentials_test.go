@@ -330,11 +330,12 @@ func TestState(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{settings: []admin.Setting{
-		{Name: "listen", Value: "127.0.0.1:1", Source: "default", Group: "Common settings"},
+		{Name: "listen", Value: "127.0.0.1:1", Source: "default", Group: "Common settings", Usage: "address"},
 		{Name: "body-max", Value: "64KiB", Source: "--body-max", Reloadable: true, Group: "Limits"},
 	}})
 	want := ok(`{"settings":[` +
-		`{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false,"group":"Common settings"},` +
-		`{"name":"body-max","value":"64KiB","source":"--body-max","reloadable":true,"group":"Limits"}]}`)
+		`{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false,` +
+		`"group":"Common settings","usage":"address"},` +
+		`{"name":"body-max","value":"64KiB","source":"--body-max","reloadable":true,"group":"Limits","usage":""}]}`)
 	check(t, "settings", h.get("/settings"), want)
 }

@@ -152,6 +152,24 @@ func (e Entry) IsOf(action string) bool {
 	return action == "" || action == string(e.Action) || action == area
 }
 
+// Notable returns the details of the entry. Of the settings with which a server has started it returns those that differ
+// from their defaults, and others are the rest.
+func (e Entry) Notable() (details, rest []Detail) {
+	if e.Action != ServerStart {
+		return e.Details, nil
+	}
+	for _, d := range e.Details {
+		name, ok := strings.CutPrefix(d.Key, "setting.")
+		changed := slices.ContainsFunc(e.Details, func(o Detail) bool { return o.Key == "source."+name })
+		if ok && !changed {
+			rest = append(rest, d)
+		} else {
+			details = append(details, d)
+		}
+	}
+	return details, rest
+}
+
 // AppendJSON appends the canonical text of the entry, with both hashes as further members.
 func (e Entry) AppendJSON(dst []byte) []byte {
 	return fmt.Appendf(dst, `%s,"previous":"%s","hash":"%s"}`, strings.TrimSuffix(e.Text(), "}"), e.Previous, e.Hash)

@@ -3,9 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
-	"unicode/utf8"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -18,7 +16,7 @@ type auditLog struct {
 	admin.AuditPage
 
 	Pager        pager
-	Actions      []string // the choices of the form
+	Actions      []choice
 	Filtered     bool
 	Action       string // as queried, like the fields below; empty: all
 	Actor        string
@@ -30,12 +28,9 @@ func (c *Console) showAudit(call *server.Call) error {
 	q := call.URL.Query()
 	log := auditLog{
 		Action: q.Get("action"), Actor: q.Get("actor"), Since: q.Get("since"), Until: q.Get("until"),
-		Actions: audit.Areas,
+		Actions: actionChoices(q.Get("action")),
 	}
 	log.Filtered = log.Action != "" || log.Actor != "" || log.Since != "" || log.Until != ""
-	if log.Action != "" && !slices.Contains(audit.Areas, log.Action) {
-		log.Actions = slices.Concat([]string{log.Action}, audit.Areas)
-	}
 	since, errSince := dayOf("the first day", log.Since)
 	until, errUntil := dayOf("the last day", log.Until)
 	if !until.IsZero() {
@@ -70,18 +65,28 @@ func dayOf(name, text string) (t time.Time, fault *plant.Error) {
 	return t, nil
 }
 
-// folded are the details of an entry. The page shows the rest only after a click.
+// folded are the details of an entry. The page shows the rest only after another click.
 type folded struct{ Shown, Rest []audit.Detail }
 
-// fold returns the details of an entry. It shows the first one, and more while they are short together.
-func fold(details []audit.Detail) folded {
-	const charactersMax = 160
-	n, length := 0, 0
-	for ; n < len(details); n++ {
-		length += utf8.RuneCountInString(details[n].Key) + utf8.RuneCountInString(details[n].Value)
-		if n > 0 && length > charactersMax {
-			break
-		}
+func fold(e admin.AuditEntry) (f folded) {
+	f.Shown, f.Rest = e.Notable()
+	return f
+}
+
+// areaNames are the names of audit.Areas.
+var areaNames = map[string]string{
+	"admin": "Sign-ins", "audit": "Audit log", "backup": "Backups", "plants": "Plants", "scope": "Refused requests",
+	"server": "Server and settings", "store": "Store", "token": "Credentials", "webhook": "Webhooks",
+}
+
+// actionChoices returns the choices of the form, also the action of the query.
+func actionChoices(queried string) []choice {
+	list := []choice{{"", "All"}}
+	for _, area := range audit.Areas {
+		list = append(list, choice{area, areaNames[area]})
 	}
-	return folded{details[:n], details[n:]}
+	if queried != "" && areaNames[queried] == "" {
+		list = append(list, choice{queried, queried})
+	}
+	return list
 }

@@ -127,6 +127,7 @@ var functions = template.FuncMap{
 	"duration": formatEvery,
 	"nameOf":   nameOf,
 	"fold":     fold,
+	"sentence": sentence,
 	"clock":    func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
 
 	"importTone": importTone, "importResult": importResult,

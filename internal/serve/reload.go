@@ -43,7 +43,7 @@ func ListSettings(s *config.Settings) (list []admin.Setting) {
 			if row.Name != "config" {
 				list = append(list, admin.Setting{
 					Name: row.Name, Value: row.Value.String(), Source: s.Sources[row.Name], Reloadable: row.Reloadable(),
-					Group: group.Title,
+					Group: group.Title, Usage: strings.ReplaceAll(row.Usage, "`", ""),
 				})
 			}
 		}
