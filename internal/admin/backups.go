@@ -221,6 +221,14 @@ func (s *Service) BackupLoss(ctx context.Context, name string) (BackupLoss, erro
 	})
 }
 
+// RestorableSince returns the time since which a restore of the backups and the copied commits has the state of every
+// second; the zero time if there is none.
+func (s *Service) RestorableSince(ctx context.Context) (time.Time, error) {
+	return withBackups(ctx, s, func(ctx context.Context) (time.Time, error) {
+		return s.config.Backups.RestorableSince(ctx)
+	})
+}
+
 // DeleteBackup removes a backup, complete or not.
 func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin) error {
 	_, err := withBackups(ctx, s, func(ctx context.Context) (none struct{}, err error) {

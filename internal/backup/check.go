@@ -49,6 +49,9 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 		return nil, err
 	}
 	v, err := backupfile.Verify(s.ctx, path, progress("check"))
+	s.mu.Lock()
+	j.Plants = v.Plants
+	s.mu.Unlock()
 	return v.Faults, cmp.Or(err, damage(v.Faults))
 }
 

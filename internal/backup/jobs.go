@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/backupfile"
@@ -42,6 +44,11 @@ type Job struct {
 	Done int64  `json:"done"`           // progress of the step
 	All  int64  `json:"all"`            // 0: unknown
 
+	Plants int64 `json:"plants,omitempty"` // in the store that a drill has restored
+
+	Failures     int       `json:"failures,omitempty"`     // scheduled backups up to this one that failed for the same reason
+	FailingSince time.Time `json:"failing_since,omitzero"` // start of the first of them
+
 	Faults   []string            `json:"faults,omitempty"`  // damage that a verification or a drill has found; at most 20
 	Error    string              `json:"error,omitempty"`   // why the job failed
 	Manifest backupfile.Manifest `json:"manifest,omitzero"` // the backup's; the zero value until it is known
@@ -50,7 +57,7 @@ type Job struct {
 	slot   chan struct{} // holds an element for the job until its end
 }
 
-// jobsMax is the number of jobs whose results a Service keeps.
+// jobsMax is the number of jobs whose results a Service keeps; see joinFailures.
 const jobsMax = 50
 
 // Jobs returns the last jobs of the process, newest first.
@@ -100,6 +107,33 @@ func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err err
 		j.State, j.Error = JobFailed, err.Error()
 	}
 	<-j.slot
+}
+
+// joinFailures makes a failed scheduled backup stand for the earlier ones that failed for the same reason since the last
+// one that was made, so that a full disk doesn't push all other jobs out of the list. Each attempt has other digits in
+// its reason: the name of the backup and sizes.
+func (s *Service) joinFailures(failed *Job) {
+	reason := func(j *Job) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.IsDigit(r) {
+				return -1
+			}
+			return r
+		}, j.Error)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed.Failures, failed.FailingSince = 1, failed.Started
+	for i, j := range slices.Backward(s.jobs) {
+		switch {
+		case j.Kind == Making && j.State == JobComplete:
+			return
+		case j != failed && j.Failures > 0 && reason(j) == reason(failed):
+			failed.Failures, failed.FailingSince = j.Failures+1, j.FailingSince
+			s.jobs = slices.Delete(s.jobs, i, i+1)
+			return
+		}
+	}
 }
 
 // reserve reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release.

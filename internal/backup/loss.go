@@ -13,6 +13,37 @@ type Loss struct {
 	Before time.Time // they are before this one; the zero time: the newest one is lost too, until the next backup
 }
 
+// RestorableSince returns the time since which a restore has the state of every second, up to Schedule.Copied: the time
+// of the oldest backup after which no commit is missing. It returns the zero time if only the states of backups are
+// known.
+func (s *Service) RestorableSince(ctx context.Context) (since time.Time, err error) {
+	if s.Schedule().Copied.IsZero() {
+		return since, nil
+	}
+	c, err := s.contents(ctx)
+	if err != nil {
+		return since, err
+	}
+	return c.restorableSince()
+}
+
+func (c *contents) restorableSince() (since time.Time, err error) {
+	current, err := c.current()
+	if err != nil {
+		return since, err
+	}
+	line := c.line(current)
+	for _, b := range c.bases {
+		made := until(b.Manifest)
+		if isOn(line, b.Manifest) && (since.IsZero() || made.Before(since)) {
+			if _, err := c.stepsAfter(line, b.Manifest.Commits, made, time.Time{}); err == nil {
+				since = made
+			}
+		}
+	}
+	return since, nil
+}
+
 // Loss returns what cannot be restored without a backup. A backup that is not complete is of no use.
 func (s *Service) Loss(ctx context.Context, name string) (l Loss, err error) {
 	c, err := s.contents(ctx)

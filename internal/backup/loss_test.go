@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestLoss compares what the service says about the removal of a backup with restores after it.
+// TestLoss compares what the service says about the removal of a backup, and about the states that a restore has, with
+// restores.
 func TestLoss(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -32,9 +33,16 @@ func TestLoss(t *testing.T) {
 		t.Helper()
 		r.must(r.Delete(t.Context(), backups[i].Name, admin))
 	}
+	wantSince := func(i int) {
+		t.Helper()
+		if got, err := r.contents().restorableSince(); err != nil || !got.Equal(madeAt(i)) {
+			t.Errorf("restorable since %s, %v, want the backup %d of %s", got, err, i, madeAt(i))
+		}
+	}
 	r.create(2)
 	add()
 	want(0, Loss{Some: true})
+	wantSince(0)
 	for range 3 {
 		r.create(1)
 		r.ship()
@@ -45,6 +53,7 @@ func TestLoss(t *testing.T) {
 	r.ship()
 	want(0, Loss{Some: true, Before: madeAt(1)})
 	want(1, Loss{}) // the segments after the first backup have all
+	wantSince(0)
 
 	var first time.Time // when the first commit after the first backup was made
 	for _, s := range r.segments() {
@@ -56,6 +65,7 @@ func TestLoss(t *testing.T) {
 		}
 	}
 	want(1, Loss{Some: true, After: first})
+	wantSince(1)
 	add()
 	r.create(1)
 	r.ship()
@@ -64,6 +74,7 @@ func TestLoss(t *testing.T) {
 	r.wantRestored(madeAt(2).Add(-time.Microsecond), 6)
 	remove(1)
 	r.wantError(madeAt(2).Add(-time.Microsecond), missingText)
+	wantSince(2)
 	r.wantRestored(first, 3)
 	r.wantRestored(madeAt(2), 7)
 

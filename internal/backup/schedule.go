@@ -152,6 +152,9 @@ func (s *Service) makeScheduled(started time.Time) error {
 		s.recordEnd(audit.StoreBackup, job, m, nil)
 	}
 	s.endJob(job, m, nil, err)
+	if err != nil {
+		s.joinFailures(job)
+	}
 	return err
 }
 

@@ -290,6 +290,46 @@ func TestScheduleRetries(t *testing.T) {
 	})
 }
 
+// TestFailuresOfOneReason tests that one job stands for the scheduled backups that failed for the same reason since the
+// last one that was made.
+func TestFailuresOfOneReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		started := time.Now().UTC()
+		for i := range 70 {
+			r.write(r.nameAt(time.Duration(i)*time.Minute)+backupfile.ManifestSuffix, "in the way")
+		}
+		r.start()
+		r.advance(65 * time.Minute)
+		want := func(when string, failures int, since time.Time, states ...string) {
+			t.Helper()
+			jobs := r.Jobs()
+			if len(jobs) != len(states) || jobs[0].Failures != failures || !jobs[0].FailingSince.Equal(since) {
+				t.Errorf("%s: got %+v, want %d failures since %s", when, jobs, failures, since)
+			}
+			for i := range jobs {
+				if jobs[i].State != states[i] {
+					t.Errorf("%s: job %d: got %+v, want it %s", when, i, jobs[i], states[i])
+				}
+			}
+		}
+		want("65 minutes later", 66, started, JobFailed)
+		if err := os.Rename(r.dir, r.dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		r.advance(time.Minute)
+		want("after another failure", 1, started.Add(66*time.Minute), JobFailed, JobFailed)
+		if err := os.Rename(r.dir+".away", r.dir); err != nil {
+			t.Fatal(err)
+		}
+		r.advance(time.Minute)
+		want("after the old one again", 67, started, JobFailed, JobFailed)
+		r.advance(3 * time.Minute)
+		want("after a backup", 0, time.Time{}, JobComplete, JobFailed, JobFailed)
+	})
+}
+
 // TestScheduleOtherStore tests that a server refuses a directory with the backups of another store of the same name.
 func TestScheduleOtherStore(t *testing.T) {
 	t.Parallel()
