@@ -72,14 +72,8 @@ var controls = map[string]control{
 	},
 	"file of root":     {"sh:\nsudo true\necho a > /etc/hostname", "Permission denied"},
 	"two terminals":    {twoTerminals, ""},
-	"pasted":           {printed + "sh from=2:\n[ pst_a = pst_b ]", ""},
-	"pasted elsewhere": {printed + "sh from=2:\n[ pst_old = rose ]", "line 9: the output does not have the script"},
-	"pasted of none":   {"sh from=2:\ntrue", "line 1: no block before it uses terminal 2"},
 	"failure after it": {strings.Replace(twoTerminals, "ls plantstore.db", "ls no.db", 1), "exit code 2"},
 }
-
-// printed prints a script in a second terminal.
-const printed = "sh terminal=2:\necho '[ pst_new = pst_new ]'\n\ntext:\n[ pst_a = pst_b ]\n\n"
 
 // twoTerminals starts a server in a second terminal, uses it from the first, and starts another program in the second,
 // for which the test presses Ctrl-C.

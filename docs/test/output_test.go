@@ -52,20 +52,6 @@ func pattern(want string, whole bool) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// pasted returns a script as the output has it: with other tokens than on the page.
-func pasted(script, output string) (string, error) {
-	token := varying[0].pattern
-	parts := token.Split(script, -1)
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	text := regexp.MustCompile(strings.Join(parts, token.String())).FindString(output)
-	if text == "" {
-		return "", fmt.Errorf("the output does not have the script\n--- script\n%s--- output\n%s", script, output)
-	}
-	return text, nil
-}
-
 // matches reports whether the output is the one that the page shows; if not whole, whether it begins with it.
 func matches(want, got string, whole bool) bool {
 	if got != "" && !strings.HasSuffix(got, "\n") && whole {

@@ -13,7 +13,6 @@ type step struct {
 	Text     string // the script, or the content of the file
 	Terminal string // runs the script
 	Exit     int    // exit code that a script must have
-	From     string // terminal whose output has the script, with other tokens; empty: the script is as on the page
 	Path     string // names a file; empty for a script
 	Want     *block // the output that the page shows for a script, if it shows any
 }
@@ -26,7 +25,7 @@ type block struct {
 
 var (
 	fence     = regexp.MustCompile("^( *)```(.*)$")
-	attribute = regexp.MustCompile(`^(terminal|exit|file|from)=(\S+)$`)
+	attribute = regexp.MustCompile(`^(terminal|exit|file)=(\S+)$`)
 )
 
 // parse returns the steps of a page in their order. README.md describes the fences.
@@ -72,8 +71,6 @@ func add(steps []step, s *step, info string) ([]step, error) {
 			s.Terminal = match[2]
 		case "file":
 			s.Path = match[2]
-		case "from":
-			s.From = match[2]
 		case "exit":
 			code, err := strconv.Atoi(match[2])
 			if err != nil {

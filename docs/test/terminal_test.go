@@ -8,12 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 const (
@@ -30,12 +28,8 @@ const loop = `trap : INT
 while IFS= read -r script <&3; do
 script_failed=0
 source "$script" 3<&- 4>&- </dev/null
-[ ! -t 1 ] || printf '\001'
 echo $script_failed >&4
 done`
-
-// scriptEnd follows the output of a script on a tty.
-const scriptEnd = '\001'
 
 // terminal is a shell of the reader.
 type terminal struct {
@@ -43,29 +37,20 @@ type terminal struct {
 	scripts *os.File // to the shell
 	done    chan int // 0 or 1 for each script, then the exit code of the shell
 	dir     string
-	log     string        // file with all output
-	read    int64         // length of the output that earlier scripts have written
-	running bool          // the last script has not ended yet
-	shown   chan struct{} // has a value when the log has the output of a script, is closed at the end; nil: no tty
+	log     string // file with all output
+	read    int64  // length of the output that earlier scripts have written
+	running bool   // the last script has not ended yet
 	last    step
 }
 
-// open starts the shell of a terminal. With tty, its standard output is a terminal too, on which programs show secrets.
-func open(name, dir, home string, env []string, as *syscall.Credential, tty bool) (*terminal, error) {
+// open starts the shell of a terminal.
+func open(name, dir, home string, env []string, as *syscall.Credential) (*terminal, error) {
 	t := &terminal{dir: dir, log: filepath.Join(dir, "terminal-"+name), done: make(chan int, 1)}
 	log, err := os.Create(t.log)
 	if err != nil {
 		return nil, err
 	}
-	var stdout io.WriteCloser = log
-	if tty {
-		t.shown = make(chan struct{}, 1)
-		if stdout, err = newTTY(log, t.shown); err != nil {
-			_ = log.Close()
-			return nil, err
-		}
-	}
-	defer stdout.Close()
+	defer log.Close()
 	read, scripts, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -79,7 +64,7 @@ func open(name, dir, home string, env []string, as *syscall.Credential, tty bool
 	t.scripts = scripts
 	t.shell = exec.Command("bash", "-euo", "pipefail", "-c", loop)
 	t.shell.Dir, t.shell.Env = home, env
-	t.shell.Stdout, t.shell.Stderr = stdout, log
+	t.shell.Stdout, t.shell.Stderr = log, log
 	t.shell.ExtraFiles = []*os.File{read, write}
 	t.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
 	if err := t.shell.Start(); err != nil {
@@ -89,43 +74,6 @@ func open(name, dir, home string, env []string, as *syscall.Credential, tty bool
 	return t, nil
 }
 
-// newTTY returns a terminal that writes to a log, which it closes when no program has the terminal open. shown gets a
-// value for each scriptEnd, and is closed then.
-func newTTY(log *os.File, shown chan<- struct{}) (tty *os.File, err error) {
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	var unlock, number int32
-	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock, syscall.TIOCGPTN: &number} {
-		_, _, fault := syscall.Syscall(syscall.SYS_IOCTL, screen.Fd(), request, uintptr(unsafe.Pointer(value)))
-		if fault != 0 {
-			return nil, errors.Join(fault, screen.Close())
-		}
-	}
-	if tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
-		return nil, errors.Join(err, screen.Close())
-	}
-	go func() { // ends with the last program on the terminal
-		defer screen.Close()
-		defer log.Close()
-		defer close(shown)
-		data := make([]byte, 4096)
-		for {
-			n, err := screen.Read(data)
-			if err != nil {
-				return
-			}
-			text := bytes.ReplaceAll(data[:n], []byte{'\r'}, nil)
-			_, _ = log.Write(bytes.ReplaceAll(text, []byte{scriptEnd}, nil))
-			for range bytes.Count(text, []byte{scriptEnd}) {
-				shown <- struct{}{}
-			}
-		}
-	}()
-	return tty, nil
-}
-
 // wait sends 0 or 1 for each script, and at last the exit code of the shell. It ends with the shell.
 func (t *terminal) wait(codes *os.File) {
 	defer codes.Close()
@@ -133,9 +81,6 @@ func (t *terminal) wait(codes *os.File) {
 	for {
 		if _, err := io.ReadFull(codes, one); err != nil {
 			break
-		}
-		if t.shown != nil {
-			<-t.shown
 		}
 		t.done <- int(one[0] - '0')
 	}
@@ -304,26 +249,10 @@ func (r *reader) follow(steps []step) error {
 		t := r.terminals[s.Terminal]
 		if t == nil {
 			var err error
-			tty := slices.ContainsFunc(steps, func(pasted step) bool { return pasted.From == s.Terminal })
-			if t, err = open(s.Terminal, r.dir, r.home, r.env, r.as, tty); err != nil {
+			if t, err = open(s.Terminal, r.dir, r.home, r.env, r.as); err != nil {
 				return err
 			}
 			r.terminals[s.Terminal] = t
-		}
-		if s.From != "" {
-			from := r.terminals[s.From]
-			if from == nil {
-				return fmt.Errorf("line %d: no block before it uses terminal %s", s.Line, s.From)
-			}
-			text, err := pasted(s.Text, from.output())
-			late := time.Now().Add(loggedMax)
-			for ; err != nil && from.running && time.Now().Before(late); <-time.After(pollEvery) {
-				text, err = pasted(s.Text, from.output()) // newTTY writes what it shows a moment later
-			}
-			if err != nil {
-				return fmt.Errorf("line %d: %w", s.Line, err)
-			}
-			s.Text = text
 		}
 		if err := t.execute(s); err != nil {
 			return errors.Join(err, r.others(s.Terminal))
