@@ -16,7 +16,10 @@ import (
 type backups struct {
 	Off      bool // the server makes no backups
 	Schedule admin.BackupSchedule
-	Due      bool // the scheduled backup runs, or waits for another one
+	Since    time.Time           // a restore has the state of every second since then; zero: only those of List
+	Last     *admin.BackupRecord // the newest complete one of List; nil: none
+	Stored   *int64              // plants in the store; nil: unknown
+	Due      bool                // the scheduled backup runs, or waits for another one
 	List     []admin.BackupRecord
 	Jobs     []admin.BackupJob
 	Busy     bool // a job runs, so the script loads the page again
@@ -43,10 +46,33 @@ func (c *Console) renderBackups(call *server.Call, fault *plant.Error, question 
 	}
 	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
 	content.Schedule = c.Operations.BackupSchedule()
+	content.Since, _ = c.Operations.RestorableSince(call.Context()) // an error means that it is not known
+	content.Stored = c.Operations.Gauges().Plants
+	isComplete := func(b admin.BackupRecord) bool { return b.Complete }
+	if i := slices.IndexFunc(list.Backups, isComplete); i >= 0 {
+		content.Last = &list.Backups[i]
+	}
 	content.Due = !content.Schedule.Next.After(c.now())
 	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
 	v := view{Title: "Backups", Address: "/backups", Content: content, Fault: fault}
 	return c.render(call, v.status(), "backups", v)
+}
+
+// jobResult tells as a sentence what a complete job has done.
+func jobResult(j admin.BackupJob) string {
+	const readable = 100 * time.Millisecond // a shorter time is in milliseconds
+	took := j.Ended.Sub(j.Started)
+	in := number(took.Seconds()) + " s"
+	if took < readable {
+		in = formatSeconds(took.Seconds())
+	}
+	switch j.Kind {
+	case "drill":
+		return "Restored and verified " + formatPlants(j.Plants) + " in " + in
+	case "verify":
+		return "Verified " + formatPlants(j.Manifest.Plants) + " in " + in
+	}
+	return "Saved " + formatPlants(j.Manifest.Plants) + " in " + in
 }
 
 func (c *Console) startBackup(call *server.Call) error {

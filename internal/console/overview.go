@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -168,6 +169,8 @@ func counted(n int, thing string) string {
 	return formatCount(float64(n)) + " " + thing + "s"
 }
 
+func formatPlants(n int64) string { return counted(int(n), "plant") }
+
 const (
 	latencyName = "Create latency" // names its tile and its chart
 	errorsName  = "Errors per second"
@@ -187,7 +190,7 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"queued plants", func(s sample) float64 { return s.queued }}),
 		newChart("size", "Size on disk", samples, now, span, admin.FormatBytes,
-			series{"store", func(s sample) float64 { return s.store }},
+			series{"file", func(s sample) float64 { return s.store }},
 			series{"write-ahead log", func(s sample) float64 { return s.wal }}),
 		newChart("plants", "Plants stored", samples, now, span, formatCount,
 			series{"plants", func(s sample) float64 { return s.plants }}),
@@ -210,8 +213,8 @@ func (c *Console) tiles(o overview) []tile {
 	}
 	if o.StoreBytes != nil {
 		tiles = append(tiles, tile{
-			"size", "Size of the store", admin.FormatBytes(float64(*o.StoreBytes)),
-			"write-ahead log " + orDash(admin.OrNaN(o.WALBytes), admin.FormatBytes),
+			"size", "Size of the store", admin.FormatBytes(float64(*o.StoreBytes + *cmp.Or(o.WALBytes, new(int64)))),
+			"of it write-ahead log " + orDash(admin.OrNaN(o.WALBytes), admin.FormatBytes),
 		})
 	}
 	if o.DiskFreeBytes != nil {

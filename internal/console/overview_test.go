@@ -138,7 +138,7 @@ func TestCopied(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := h.signIn(h.admin)
-	const overview, page = "all commits copied", "Each commit is copied too; all were there"
+	const overview, page = "all commits copied", "Can be restored to any second since"
 	if strings.Contains(c.get("/").body, overview) || strings.Contains(c.get("/backups").body, page) {
 		t.Error("says that commits are copied before the copy has started")
 	}

@@ -110,6 +110,7 @@ var functions = template.FuncMap{
 	"icon":   icon,
 	"bytes":  func(n int64) string { return admin.FormatBytes(float64(n)) },
 	"count":  func(n int64) string { return formatCount(float64(n)) },
+	"plants": formatPlants,
 	"join":   strings.Join,
 	"tag": func(t plant.Tag) (texts []string) { // one text or none
 		if text, ok := t.Get(); ok {
@@ -118,7 +119,7 @@ var functions = template.FuncMap{
 		return texts
 	},
 
-	"dialog": newDialog,
+	"dialog": newDialog, "jobResult": jobResult,
 	"credentialsOf": func(c credentials, list []admin.Credential, caption string) credentialTable {
 		return credentialTable{c, list, caption}
 	},

@@ -302,6 +302,10 @@ addEventListener("click", (event) => {
   else dialog.showModal();
 });
 
+const question = document.querySelector("dialog[data-question]"); // in the page, without this script
+question?.close();
+question?.showModal();
+
 // A menu closes like a dialog: with Escape, and with a click elsewhere.
 addEventListener("keydown", (event) => {
   const menu = document.querySelector("details.more[open]");
