@@ -24,17 +24,18 @@ func newMatcher(part string) *matcher {
 	return m
 }
 
-func (m *matcher) match(name []byte) bool {
+// find returns where the part begins in a name; -1: nowhere.
+func (m *matcher) find(name []byte) int {
 	if len(m.part) == 0 {
-		return true
+		return 0
 	}
 	var isASCII bool
 	if m.scratch, isASCII = appendLower(m.scratch[:0], name); !isASCII {
 		m.scratch = foldings().appendFolded(m.scratch[:0], name)
 	} else if !m.ascii {
-		return false
+		return -1
 	}
-	return bytes.Contains(m.scratch, m.part)
+	return bytes.Index(m.scratch, m.part)
 }
 
 // appendLower appends an ASCII text in lower case, eight bytes at a time. For another text it returns false, and dst

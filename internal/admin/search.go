@@ -2,9 +2,12 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"plantstore/internal/plant"
@@ -21,11 +24,19 @@ type SearchQuery struct {
 	Cursor string    // SearchEnd.Next of an earlier search, to continue it; empty: the first plant
 	Limit  int       // hits after which the search ends, from 1 to SearchMax
 
+	// Ranked searches for RankedMax hits, of which Limit are reported: first those whose names begin with Name, then the
+	// others. The cursor is then the number of hits before them.
+	Ranked bool
+
 	timeMax time.Duration // after which the search ends as at its limit; 0: no limit
 }
 
+// RankedMax is the number of hits after which a ranked search ends.
+const RankedMax = 1000
+
 // SearchProgress is a part of the result of a search.
 type SearchProgress struct {
+	Again bool           // the search has found better hits than those of the parts before, which don't count
 	Hits  []plant.Record // found since the last part, by ascending id
 	Rows  int64          // plants read since the start
 	Total *int64         // plants in the store when the search started, an estimate on PostgreSQL; nil: unknown
@@ -34,7 +45,7 @@ type SearchProgress struct {
 // SearchEnd is the end of a search.
 type SearchEnd struct {
 	Reason EndReason
-	Hits   int64
+	Hits   int64 // of a ranked search, also those that are not reported
 	Rows   int64 // plants read
 	Took   time.Duration
 	Next   string // cursor with which another search continues; empty if the search is complete
@@ -63,7 +74,12 @@ const ProgressEvery = 250 * time.Millisecond
 func (s *Service) Search(
 	ctx context.Context, q SearchQuery, report func(SearchProgress) error,
 ) (end SearchEnd, err error) {
-	from, err := parseIDCursor(q.Cursor)
+	from, before := int64(firstID), 0
+	if !q.Ranked {
+		from, err = parseIDCursor(q.Cursor)
+	} else if before, err = strconv.Atoi(cmp.Or(q.Cursor, "0")); err != nil || before < 0 {
+		err = errCursor
+	}
 	if err != nil {
 		return end, err
 	}
@@ -73,9 +89,13 @@ func (s *Service) Search(
 	}
 	defer leave()
 	r := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
-	r.progress.Total, r.end.Next = s.plantCount(scanContext), newCursor(from, "")
+	r.progress.Total = s.plantCount(scanContext)
+	r.continueAt(from)
 	if err = r.send(); err == nil {
 		err = r.scan(scanContext, from)
+	}
+	if err == nil && q.Ranked {
+		err = r.reportRanked(scanContext, before)
 	}
 	r.end.Rows, r.end.Took = r.progress.Rows, time.Since(r.started)
 	switch {
@@ -111,6 +131,9 @@ type search struct {
 	sentAt   time.Time
 	found    []int64 // ids that match in the current chunk
 	damaged  bool    // one of them is damaged
+	begin    []int64 // ids of a ranked search whose names begin with the part
+	others   []int64
+	shown    []int64 // of them, in the order of the report
 	progress SearchProgress
 	end      SearchEnd
 }
@@ -119,11 +142,15 @@ func (r *search) scan(ctx context.Context, from int64) error {
 	tag, tagged := r.query.Tag.Get()
 	tagBytes := []byte(tag)
 	visit := func(p *store.Scanned) {
-		matches := (!tagged || p.Tag != nil && bytes.Equal(p.Tag, tagBytes)) && r.matcher.match(p.Name)
-		if matches || p.Damaged { // nobody knows the name and the tag of a damaged plant
-			r.found = append(r.found, p.ID)
-			r.damaged = r.damaged || p.Damaged
+		at := -1
+		if !tagged || p.Tag != nil && bytes.Equal(p.Tag, tagBytes) {
+			at = r.matcher.find(p.Name)
 		}
+		if at < 0 && !p.Damaged || r.query.Ranked && !r.rank(p.ID, at) {
+			return
+		}
+		r.found = append(r.found, p.ID)
+		r.damaged = r.damaged || p.Damaged // nobody knows the name and the tag of a damaged plant
 	}
 	for c, err := range r.service.scan(ctx, from, visit) {
 		if err != nil {
@@ -131,7 +158,7 @@ func (r *search) scan(ctx context.Context, from int64) error {
 		}
 		r.progress.Rows += int64(c.rows)
 		if r.end.Next = ""; c.more {
-			r.end.Next = newCursor(c.next, "")
+			r.continueAt(c.next)
 		}
 		if err := r.load(ctx); err != nil {
 			return err
@@ -141,7 +168,7 @@ func (r *search) scan(ctx context.Context, from int64) error {
 				return err
 			}
 		}
-		if r.query.timeMax > 0 && time.Since(r.started) >= r.query.timeMax {
+		if r.query.timeMax > 0 && time.Since(r.started) >= r.query.timeMax || r.rankedFull() {
 			r.end.Reason = Limited
 		}
 		if r.end.Reason == Limited {
@@ -150,6 +177,53 @@ func (r *search) scan(ctx context.Context, from int64) error {
 	}
 	r.end.Reason = Complete
 	return r.send()
+}
+
+// continueAt sets the cursor of a search that goes on at an id. A ranked one starts again.
+func (r *search) continueAt(id int64) {
+	if !r.query.Ranked {
+		r.end.Next = newCursor(id, "")
+	}
+}
+
+// rank keeps the id of a hit whose name has the part at an index, and reports whether the hit is among the first Limit
+// ones that are found, which are reported at once.
+func (r *search) rank(id int64, at int) bool {
+	if r.rankedFull() {
+		return false
+	}
+	if at == 0 {
+		r.begin = append(r.begin, id)
+	} else {
+		r.others = append(r.others, id)
+	}
+	early := len(r.shown) < r.query.Limit
+	if early {
+		r.shown = append(r.shown, id)
+	}
+	return early
+}
+
+func (r *search) rankedFull() bool { return len(r.begin)+len(r.others) == RankedMax }
+
+// reportRanked reports the hits after a number of better ones, unless these are the reported ones.
+func (r *search) reportRanked(ctx context.Context, before int) error {
+	reason, all := r.end.Reason, slices.Concat(r.begin, r.others)
+	first := min(before, len(all))
+	last := min(first+r.query.Limit, len(all))
+	if !slices.Equal(all[first:last], r.shown) {
+		r.progress.Again, r.found, r.damaged, r.end.Reason, r.end.Hits = true, all[first:last], true, "", 0
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		if err := r.send(); err != nil {
+			return err
+		}
+	}
+	if r.end.Reason, r.end.Hits, r.end.Next = reason, int64(len(all)), ""; last < len(all) {
+		r.end.Next = strconv.Itoa(last)
+	}
+	return nil
 }
 
 // load reads the found plants up to the limit, and reports them in parts, because they can be large.
@@ -171,7 +245,7 @@ func (r *search) load(ctx context.Context) error {
 		}
 		for _, record := range records {
 			r.progress.Hits = append(r.progress.Hits, record)
-			if r.end.Hits++; r.end.Hits == int64(r.query.Limit) {
+			if r.end.Hits++; r.end.Hits == int64(r.query.Limit) && !r.query.Ranked {
 				r.end.Reason, r.end.Next = Limited, cursorAfter(record.ID)
 			}
 			if bytes += record.Bytes(); bytes >= partBytes {
@@ -180,6 +254,10 @@ func (r *search) load(ctx context.Context) error {
 				}
 				bytes = 0
 			}
+		}
+		if q.Limit == 1 { // a ranked search doesn't find by ascending id
+			i++
+			continue
 		}
 		for last := records[len(records)-1].ID; i < len(r.found) && r.found[i] <= last; {
 			i++
@@ -193,6 +271,6 @@ func (r *search) send() error {
 	if err := r.report(r.progress); err != nil {
 		return fmt.Errorf("%w: %w", errReport, err)
 	}
-	r.progress.Hits, r.sentAt = nil, time.Now()
+	r.progress.Again, r.progress.Hits, r.sentAt = false, nil, time.Now()
 	return nil
 }

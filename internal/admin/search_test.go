@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,48 @@ func TestPageOfRareTag(t *testing.T) {
 			t.Errorf("got %+v, %v", page, err)
 		}
 	})
+}
+
+// A ranked search reports hits as it finds them, and again when it has found all: first the names that begin with the
+// part, then the others, each by ascending id.
+func TestRankedSearch(t *testing.T) {
+	t.Parallel()
+	plants := []store.Create{
+		create(1, "Tuberosa", plant.Tag{}), create(2, "Rosa b", plant.Tag{}), create(3, "x rosa", plant.Tag{}),
+		create(4, "ROSA d", plant.Tagged("shrub")), create(5, "Quercus", plant.Tag{}),
+	}
+	service, _ := open(t, admin.Config{}, plants...)
+	for _, test := range []struct {
+		name, cursor string
+		tag          plant.Tag
+		first, then  []int64 // hits before and after Again
+		end          admin.SearchEnd
+	}{
+		{"rosa", "", plant.Tag{}, []int64{1, 2}, []int64{2, 4}, admin.SearchEnd{Hits: 4, Next: "2"}},
+		{"rosa", "2", plant.Tag{}, []int64{1, 2}, []int64{1, 3}, admin.SearchEnd{Hits: 4}},
+		{"rosa", "4", plant.Tag{}, []int64{1, 2}, nil, admin.SearchEnd{Hits: 4}},
+		{"tub", "", plant.Tag{}, []int64{1}, nil, admin.SearchEnd{Hits: 1}},
+		{"", "", plant.Tagged("shrub"), []int64{4}, nil, admin.SearchEnd{Hits: 1}},
+	} {
+		var first, then []int64
+		again := false
+		q := admin.SearchQuery{Name: test.name, Tag: test.tag, Cursor: test.cursor, Limit: 2, Ranked: true}
+		end, err := service.Search(t.Context(), q, func(p admin.SearchProgress) error {
+			again = again || p.Again
+			for _, hit := range p.Hits {
+				if again {
+					then = append(then, hit.ID)
+				} else {
+					first = append(first, hit.ID)
+				}
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(first, test.first) || !slices.Equal(then, test.then) || end.Hits != test.end.Hits ||
+			end.Next != test.end.Next || end.Reason != admin.Complete {
+			t.Errorf("%+v: got %d, again %t %d, %+v, %v", test, first, again, then, end, err)
+		}
+	}
 }
 
 // slow is an engine whose scans take half a second for the plants of one id each.

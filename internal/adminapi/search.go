@@ -69,6 +69,9 @@ func (s *searchWriter) progress(p admin.SearchProgress) error {
 		s.to.WriteHeader(http.StatusOK) // even to a client that has left: the log and the metrics have the status
 	}
 	var lines []byte
+	if p.Again {
+		lines = append(lines, `{"type":"again"}`+"\n"...)
+	}
 	for _, hit := range p.Hits {
 		lines = append(lines, `{"type":"hit","plant":`...)
 		lines = append(hit.AppendJSON(lines), '}', '\n')
