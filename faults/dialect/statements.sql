@@ -32,6 +32,7 @@ SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
 SELECT coalesce(max(id), 0) + 1 FROM tokens
+SELECT coalesce(max(id), 0) FROM plants
 SELECT coalesce(moved_to, '') FROM plantstore
 SELECT coalesce(webhooks, FALSE) FROM plantstore
 SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1

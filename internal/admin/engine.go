@@ -37,6 +37,9 @@ type Engine interface {
 	// engine, and the Scanned is valid only until visit returns.
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 
+	// LargestID returns the largest id of a plant; 0 if there is none, or it is smaller.
+	LargestID(ctx context.Context) (int64, error)
+
 	// PlantsByID is as in writepath.Engine.
 	PlantsByID(ctx context.Context, ids []int64, bytesMax int) ([]store.Row, error)
 

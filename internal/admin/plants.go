@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"plantstore/internal/plant"
@@ -19,6 +20,16 @@ func (s *Service) Plant(ctx context.Context, id int64) (plant.Record, error) {
 		}
 		return r, err
 	})
+}
+
+// FreeID returns the id after the largest one, at least 1. Another client may use it first. It returns 0 if the largest
+// one is the largest possible.
+func (s *Service) FreeID(ctx context.Context) (int64, error) {
+	largest, err := run(ctx, s, s.unreadable, s.engine.LargestID)
+	if err != nil || largest == math.MaxInt64 {
+		return 0, err
+	}
+	return largest + 1, nil
 }
 
 // PageQuery selects a page of plants.

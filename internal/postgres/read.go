@@ -53,6 +53,12 @@ func collectWithin[R interface{ Bytes() int }](
 	return all, rows.Err()
 }
 
+// LargestID implements admin.Engine.
+func (e *Engine) LargestID(ctx context.Context) (id int64, err error) {
+	err = e.db.QueryRow(ctx, "SELECT coalesce(max(id), 0) FROM plants").Scan(&id)
+	return max(0, id), classify(err)
+}
+
 const scanSQL = "SELECT id, name, tag, created_at, created_by FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
 
 // Scan implements admin.Engine.

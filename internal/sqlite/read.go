@@ -106,6 +106,19 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
+// LargestID implements admin.Engine.
+func (e *Engine) LargestID(ctx context.Context) (int64, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (id int64, err error) {
+		for s, err := range c.Rows("SELECT coalesce(max(id), 0) FROM plants") {
+			if err != nil {
+				return 0, err
+			}
+			id = max(0, s.Int64(0))
+		}
+		return id, nil
+	})
+}
+
 func recordRow(d *store.Digester, s *sqlite3.Stmt) plant.Record {
 	r, ok := dbfile.PlantRow(d, s)
 	if !ok {

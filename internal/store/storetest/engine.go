@@ -28,6 +28,7 @@ type Engine interface {
 	Sizes() *store.Sizes
 	Get(ctx context.Context, id int64) (plant.Record, error)
 	List(ctx context.Context, q store.Query) ([]plant.Record, error)
+	LargestID(ctx context.Context) (int64, error)
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 	Erase(ctx context.Context, plants []store.Version, reason string, by audit.Origin) (int64, error)
 	Correct(ctx context.Context, old store.Version, c store.Create, reason string, by audit.Origin) error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,11 @@ func testReading(t *testing.T, s Store) {
 		}
 		batch = append(batch, c)
 	}
-	mustInsert(t, e, batch...)
+	mustInsert(t, e, batch[2]) // -3
+	if got, err := e.LargestID(t.Context()); err != nil || got != 0 {
+		t.Errorf("the largest id without a positive one: got %d, %v", got, err)
+	}
+	mustInsert(t, e, slices.Concat(batch[:2], batch[3:])...)
 	for _, test := range []struct {
 		name string
 		q    store.Query
@@ -59,6 +64,9 @@ func testReading(t *testing.T, s Store) {
 			want.CreatedBy = "nursery"
 		}
 		equal(t, fmt.Sprint("plant ", ids[i]), mustGet(t, e, ids[i]), want)
+	}
+	if got, err := e.LargestID(t.Context()); err != nil || got != math.MaxInt64 {
+		t.Errorf("the largest id: got %d, %v", got, err)
 	}
 	for _, id := range []int64{1, 6, -4, math.MaxInt64 - 1} {
 		if _, err := e.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
