@@ -93,7 +93,7 @@ func hostileNames() (names []string) {
 var consolePages = []string{
 	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/import", "/credentials?all=1",
 	"/credentials/2/erase?since=2026-01-01T00:00:00", "/backups", "/webhooks", "/audit", "/settings", "/reference",
-	"/reference/admin", "/plants/999999",
+	"/reference/admin", "/plants/999999", "/help", "/help/disk-fills",
 }
 
 // startHostile starts a server whose plants, tags, creators and tokens have hostile names.

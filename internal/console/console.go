@@ -136,6 +136,8 @@ func (c *Console) Routes() ([]server.Route, error) {
 
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
+		page("/help", c.showHelp),
+		page("/help/{id}", c.showRunbook),
 
 		{Method: "GET", Path: "/reference", Scope: read, AllowLinks: true, Handle: c.showPublicReference},
 		{Method: "GET", Path: "/reference/admin", Scope: read, AllowLinks: true, Handle: c.showAdminReference},

@@ -310,6 +310,7 @@ func quick(target string) string {
 	if strings.HasSuffix(target, "/imports/{id}") {
 		return fmt.Sprintf("/api/v1/imports/i%d", tokenNames.Add(1))
 	}
+	target = strings.ReplaceAll(target, "/help/{id}", "/help/down")
 	target = strings.NewReplacer("{id}", "1", "{name}", "plants-20261122T020000Z.db").Replace(target)
 	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
 		return target + "?seconds=0"
