@@ -80,7 +80,7 @@ const (
 )
 
 func (q CredentialQuery) selects(c Credential) bool {
-	if q.Kind != "" && c.Kind != q.Kind || !newMatcher(q.Name).match([]byte(c.Name)) {
+	if q.Kind != "" && c.Kind != q.Kind || newMatcher(q.Name).find([]byte(c.Name)) < 0 {
 		return false
 	}
 	switch q.State {
