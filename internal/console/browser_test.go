@@ -91,7 +91,7 @@ func hostileNames() (names []string) {
 
 // consolePages are the pages that a session can open.
 var consolePages = []string{
-	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/import", "/credentials?all=1",
+	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/import", "/credentials?state=all",
 	"/credentials/2/erase?since=2026-01-01T00:00:00", "/backups", "/webhooks", "/audit", "/settings", "/reference",
 	"/reference/admin", "/plants/999999", "/help", "/help/disk-fills",
 }

@@ -289,7 +289,10 @@ func (h *harness) adminConfig() admin.Config {
 		Open: func() map[string]int64 { return map[string]int64{"public": 14} },
 		Settings: func() []admin.Setting {
 			return []admin.Setting{
-				{Name: "listen", Value: "127.0.0.1:8080", Source: "default", Group: "Common settings"},
+				{
+					Name: "listen", Value: "127.0.0.1:8080", Source: "default", Group: "Common settings",
+					Usage: "address of the public listener",
+				},
 				{Name: "admin-listen", Value: "127.0.0.1:8081", Source: "default", Group: "Listeners"},
 				{Name: "base-url", Value: "https://plants.example", Source: "/etc/plantstore/plantstore.yaml", Group: "Listeners"},
 				{

@@ -309,7 +309,7 @@ func TestCredentialsFilter(t *testing.T) {
 	}
 	create("Soon Müller", 3*24*time.Hour)
 	create("Old Müller", -time.Hour)
-	c := h.signIn(h.admin)
+	c := h.signIn(h.mint("late", auth.ScopeAdmin)) // the server reads all tokens, because it does not know this one
 	name := regexp.MustCompile(`<td><strong><bdi class="breaks">([^<]*)<`)
 	list := func(query string) (names string) {
 		res := c.get("/credentials?" + query)
@@ -368,7 +368,7 @@ func TestEndedCredentialsOnPage(t *testing.T) {
 		t.Error("the group is not the first one")
 	}
 	c.get("/").want(t, 200, "Web shop was revoked at ", `href="/credentials#ended">Credentials</a>`)
-	c.get("/credentials?state=ended-used").want(t, 200, `revoked</span> <span class="state warn">used <time`,
+	c.get("/credentials?state=ended-used").want(t, 200, `<td data-label="Last use"><span class="state warn"><time`,
 		"1 credential<")
 }
 
@@ -626,8 +626,8 @@ func TestAuditPages(t *testing.T) {
 	first.want(t, 200, "token-59<")
 	c.follow(first, "Next").want(t, 200, "token-1<", ">Previous<")
 	c.get("/audit?at=50.x").want(t, 400)
-	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default", `<h2 id="changed">Changed (3)</h2>`,
-		`<h2 id="group-limits">Limits (2)</h2>`)
+	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default", "address of the public listener<",
+		`<h2 id="changed">Changed (3)</h2>`, `<h2 id="group-limits">Limits (2)</h2>`)
 	c.get("/reference").want(t, 200, "https://plants.example/openapi.json")
 }
 

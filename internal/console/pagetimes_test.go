@@ -118,7 +118,7 @@ func timePages(t *testing.T, h *harness) {
 	}
 	for _, path := range []string{
 		"/", "/?range=24h", "/live", "/plants", html.UnescapeString(next[1]), "/plants/1", "/plants/new", "/credentials",
-		"/credentials?all=1", "/backups", "/webhooks", "/import", "/audit", "/settings", "/reference", "/reference/admin",
+		"/credentials?state=all", "/backups", "/webhooks", "/import", "/audit", "/settings", "/reference", "/reference/admin",
 		"/sign-in", "/plants/999999999999999999",
 	} {
 		var times, processor []time.Duration
