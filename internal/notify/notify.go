@@ -4,7 +4,6 @@
 package notify
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -18,7 +17,7 @@ import (
 	"plantstore/internal/webhook"
 )
 
-// Config configures a Notifier. Client and Warnings are required.
+// Config configures a Notifier. Client, Warnings and Log are required.
 type Config struct {
 	HeartbeatURL string // that is called while all is well; empty: none
 	WarningURL   string // that receives the warnings; empty: none
@@ -26,7 +25,7 @@ type Config struct {
 	Warnings     func(context.Context) []admin.Warning // the most urgent ones first
 	Server       string                                // name of the machine in the messages
 	ConsoleURL   string                                // without a path
-	Log          *slog.Logger                          // nil: no log
+	Log          *slog.Logger
 }
 
 const (
@@ -70,7 +69,6 @@ type Notifier struct {
 
 // New returns a Notifier. Start starts it, and the caller closes it.
 func New(c Config) *Notifier {
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Notifier{
 		config: c, sent: map[string]message{}, cancel: func() {},
 		heartbeat: target{setting: "heartbeat-url", url: c.HeartbeatURL, log: c.Log},

@@ -61,33 +61,31 @@ type Failure struct {
 
 // Get sends a GET. It returns nil for a response with 2xx.
 func (c *Client) Get(ctx context.Context, url string) *Failure {
-	return c.do(ctx, http.MethodGet, url, http.Header{}, nil, time.Now())
+	return c.send(ctx, http.MethodGet, url, "", nil)
 }
 
 // Post sends JSON with an id, and with a signature if there is a secret. It returns nil for a response with 2xx.
 func (c *Client) Post(ctx context.Context, url, id string, body []byte) *Failure {
-	now := time.Now()
-	header := http.Header{}
-	header.Set("Content-Type", "application/json")
-	header.Set("Webhook-Id", id)
-	header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	if len(c.secrets) > 0 {
-		header.Set("Webhook-Signature", sign(c.secrets, id, now, body))
-	}
-	return c.do(ctx, http.MethodPost, url, header, body, now)
+	return c.send(ctx, http.MethodPost, url, id, body)
 }
 
-func (c *Client) do(
-	ctx context.Context, method, url string, header http.Header, body []byte, now time.Time,
-) *Failure {
+func (c *Client) send(ctx context.Context, method, url, id string, body []byte) *Failure {
+	now := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return &Failure{Reason: c.reasonOf(err)}
 	}
-	request.Header = header
-	header.Set("User-Agent", c.userAgent)
+	request.Header.Set("User-Agent", c.userAgent)
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Webhook-Id", id)
+		request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+		if len(c.secrets) > 0 {
+			request.Header.Set("Webhook-Signature", sign(c.secrets, id, now, body))
+		}
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return &Failure{Reason: c.reasonOf(err)}
