@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"plantstore/internal/config"
 )
 
 // TestBackupRefusesTerminal tests that backup does not write to a terminal and that restore does not read from one.
@@ -21,17 +23,17 @@ func TestBackupRefusesTerminal(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	var out, stderr bytes.Buffer
 	create := []string{"token", "create", "x", "--no-expiry", "--create", "--db", db}
-	if code := run(t.Context(), create, nil, nil, &out, &stderr); code != exitOK {
+	if code := run(t.Context(), create, config.NewEnvironment(nil), nil, &out, &stderr); code != exitOK {
 		t.Fatal(code, stderr.String())
 	}
 	stderr.Reset()
-	code := run(t.Context(), []string{"backup", "-", "--db", db}, nil, nil, terminal, &stderr)
+	code := run(t.Context(), []string{"backup", "-", "--db", db}, config.NewEnvironment(nil), nil, terminal, &stderr)
 	want := "plantstore: standard output is a terminal; redirect it to a pipe or a file\n"
 	if code != exitUsage || stderr.String() != want {
 		t.Errorf("backup: got %d and %q, want 2 and %q", code, &stderr, want)
 	}
 	stderr.Reset()
-	code = run(t.Context(), []string{"restore", "-", "--db", db + "2"}, nil, terminal, &out, &stderr)
+	code = run(t.Context(), []string{"restore", "-", "--db", db + "2"}, config.NewEnvironment(nil), terminal, &out, &stderr)
 	want = "plantstore: standard input is a terminal; pipe a backup into it or name a file\n"
 	if code != exitUsage || stderr.String() != want {
 		t.Errorf("restore: got %d and %q, want 2 and %q", code, &stderr, want)

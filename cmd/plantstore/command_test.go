@@ -27,7 +27,8 @@ func TestHelp(t *testing.T) {
 		}
 		var out, stderr bytes.Buffer
 		args := append(strings.Fields(path)[1:], "--help")
-		if code := run(t.Context(), args, nil, strings.NewReader(""), &out, &stderr); code != exitOK || stderr.Len() > 0 {
+		code := run(t.Context(), args, config.NewEnvironment(nil), strings.NewReader(""), &out, &stderr)
+		if code != exitOK || stderr.Len() > 0 {
 			t.Errorf("%s --help: got %d and %q, want 0 and nothing", path, code, &stderr)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -100,7 +101,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 			file:                  {args: []string{"--config", file}},
 		} {
 			var out, stderr bytes.Buffer
-			code := run(t.Context(), slices.Concat([]string{"config"}, needed[name], c.args), c.environ, nil, &out, &stderr)
+			args := slices.Concat([]string{"config"}, needed[name], c.args)
+			code := run(t.Context(), args, config.NewEnvironment(c.environ), nil, &out, &stderr)
 			if code != exitOK || !strings.Contains(out.String(), value) || !strings.Contains(out.String(), "# "+source+"\n") {
 				t.Errorf("%s by %s: got %d and %s%s", name, source, code, &out, &stderr)
 			}
@@ -139,7 +141,7 @@ func TestInterruptEndsWaitForReader(t *testing.T) {
 	writeFileText(t, dir+"/plants.jsonl", somePlants(5000))
 	var out, stderr bytes.Buffer
 	load := []string{"import", dir + "/plants.jsonl", "--db", db, "--create"}
-	if code := run(t.Context(), load, nil, nil, &out, &stderr); code != exitOK {
+	if code := run(t.Context(), load, config.NewEnvironment(nil), nil, &out, &stderr); code != exitOK {
 		t.Fatal(code, stderr.String())
 	}
 	for _, args := range [][]string{
@@ -154,7 +156,7 @@ func TestInterruptEndsWaitForReader(t *testing.T) {
 			cancel()
 		}()
 		var stderr bytes.Buffer
-		code := run(ctx, args, nil, nil, stdout, &stderr)
+		code := run(ctx, args, config.NewEnvironment(nil), nil, stdout, &stderr)
 		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
 			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
@@ -176,7 +178,7 @@ func TestInterruptEndsWaitForInput(t *testing.T) {
 			cancel()
 		}()
 		var out, stderr bytes.Buffer
-		code := run(ctx, args, nil, stdin, &out, &stderr)
+		code := run(ctx, args, config.NewEnvironment(nil), stdin, &out, &stderr)
 		if code != exitInterrupted || !strings.HasSuffix(stderr.String(), "plantstore: interrupted\n") {
 			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
@@ -199,7 +201,7 @@ func TestInterruptEndsOpen(t *testing.T) {
 		{"config", "--config", fifo},
 	} {
 		var out, stderr bytes.Buffer
-		code := run(ctx, args, nil, nil, &out, &stderr)
+		code := run(ctx, args, config.NewEnvironment(nil), nil, &out, &stderr)
 		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
 			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
@@ -215,7 +217,7 @@ func TestInterruptEndsOpen(t *testing.T) {
 func TestConfigLimit(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer
-	code := run(t.Context(), []string{"config", "--config", "/dev/zero"}, nil, nil, &out, &stderr)
+	code := run(t.Context(), []string{"config", "--config", "/dev/zero"}, config.NewEnvironment(nil), nil, &out, &stderr)
 	const want = "plantstore: config: /dev/zero is larger than 1048576 bytes; check --config\n"
 	if code != exitUsage || stderr.String() != want {
 		t.Errorf("got %d and %q, want 2 and %q", code, &stderr, want)

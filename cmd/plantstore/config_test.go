@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"plantstore/internal/config"
 )
 
 // FuzzSettingsSources runs the command config with any flag and any variable. It succeeds or reports a usage error, and
@@ -26,7 +28,7 @@ func FuzzSettingsSources(f *testing.F) {
 		config := func(args, environ []string) (int, string, string) {
 			var stdout, stderr bytes.Buffer
 			args = append([]string{"config"}, args...)
-			code := run(context.Background(), args, environ, strings.NewReader(""), &stdout, &stderr)
+			code := run(context.Background(), args, config.NewEnvironment(environ), strings.NewReader(""), &stdout, &stderr)
 			return code, stdout.String(), stderr.String()
 		}
 		code, out, message := config([]string{flag}, []string{variable + "=" + value})

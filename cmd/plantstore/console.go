@@ -32,8 +32,7 @@ The address in the link is --console-url, or else --admin-listen: give the comma
 the settings of the server. If the browser is on another machine, forward the
 port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Example: `  plantstore console --name anna
-  plantstore console --db /var/lib/plantstore/plantstore.db
-  plantstore console --config /etc/plantstore/plantstore.yaml`,
+  plantstore console --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("name") {

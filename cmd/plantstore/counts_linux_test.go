@@ -26,6 +26,7 @@ import (
 	"testing/synctest"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
@@ -270,7 +271,7 @@ func countOneClient(t *testing.T, got map[string]float64) {
 	var token strings.Builder
 	environ := append(cleanEnviron(), "GOMAXPROCS=1", "GOGC=off") // else a server sets them
 	command := func(stdout io.Writer, args ...string) int {
-		return run(ctx, append(args, "--db", m.db), environ, strings.NewReader(""), stdout, log)
+		return run(ctx, append(args, "--db", m.db), config.NewEnvironment(environ), strings.NewReader(""), stdout, log)
 	}
 	if code := command(&token, "token", "create", "counts", "--no-expiry", "--create"); code != exitOK {
 		t.Fatalf("token create ended with %d", code)

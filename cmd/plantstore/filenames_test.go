@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"plantstore/internal/config"
 )
 
 // Another user may choose the name of a file, for instance in a directory of backups.
@@ -22,7 +24,7 @@ func TestFileNamesAreEscaped(t *testing.T) {
 		{"migrate", "--db", db},
 	} {
 		var out, stderr bytes.Buffer
-		if code := run(t.Context(), args, nil, nil, &out, &stderr); code != exitOK {
+		if code := run(t.Context(), args, config.NewEnvironment(nil), nil, &out, &stderr); code != exitOK {
 			t.Fatalf("%q: %d, %s", args, code, &stderr)
 		}
 		if text := out.String(); strings.Count(text, "\n") > 1 || strings.ContainsAny(text, "\x1b\u009b\u202e") {

@@ -128,15 +128,13 @@ func flagHint(cmd *cobra.Command, name string) string {
 	if slices.Contains([]string{"port", "host", "address", "bind"}, name) && cmd.Flags().Lookup("listen") != nil {
 		return "; use --listen HOST:PORT"
 	}
+	isName := func(s config.Setting) bool { return s.Name == name }
+	if slices.ContainsFunc(new(config.Settings).AllSettings(), isName) {
+		return "; it is a setting of plantstore serve"
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	hint := config.DidYouMean("--"+name, names)
-	for _, row := range new(config.Settings).AllSettings() {
-		if row.Name == name {
-			hint = "; it is a setting of plantstore serve"
-		}
-	}
-	return hint
+	return config.DidYouMean("--"+name, names)
 }
 
 // unknownCommand returns the error of cobra.NoArgs with a suggestion, or with the commands of a group.

@@ -38,8 +38,7 @@ Give the command the settings of the server: the same variables, the same file o
 PLANTSTORE_TOKEN. The command does not verify the certificate of the server.`,
 		Example: `  plantstore health
   plantstore health --verbose
-  plantstore health --admin-listen 127.0.0.1:9081
-  plantstore health --config /etc/plantstore/plantstore.yaml`,
+  plantstore health --admin-listen 127.0.0.1:9081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withSettings(cmd, func(ctx context.Context) error { return p.checkReady(ctx, verbose) })

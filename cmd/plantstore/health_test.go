@@ -7,13 +7,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"plantstore/internal/config"
 )
 
 // health runs a health check of a server, and returns its exit code and its standard error.
 func health(ctx context.Context, s *httptest.Server) (code int, stderr string) {
 	var out, messages bytes.Buffer
 	args := []string{"health", "--admin-listen", strings.TrimPrefix(s.URL, "http://")}
-	code = run(ctx, args, nil, strings.NewReader(""), &out, &messages)
+	code = run(ctx, args, config.NewEnvironment(nil), strings.NewReader(""), &out, &messages)
 	return code, out.String() + messages.String()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/config"
 	"plantstore/internal/terminal"
 )
 
@@ -93,7 +94,7 @@ func TestJSON(t *testing.T) {
 			args = append(args, "--db", filepath.Join(dir, "plantstore.db"))
 		}
 		var out, stderr bytes.Buffer
-		code := run(t.Context(), args, nil, nil, &out, &stderr)
+		code := run(t.Context(), args, config.NewEnvironment(nil), nil, &out, &stderr)
 		if warned := stderr.Len() > 0; code != r.code || warned != (r.code != exitOK || r.golden == "export") {
 			t.Errorf("%s: got %d and %q, want %d", r.golden, code, &stderr, r.code)
 		}

@@ -7,14 +7,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"plantstore/internal/config"
 )
 
 func main() {
-	os.Exit(mainExit())
+	os.Exit(mainExit("/etc/plantstore/plantstore.yaml"))
 }
 
-// mainExit runs the program and its deferred calls, which os.Exit would skip, and returns the exit code.
-func mainExit() int {
+// mainExit runs the program and its deferred calls, which os.Exit would skip, and returns the exit code. settingsFile
+// has the settings unless something else names a store.
+func mainExit(settingsFile string) int {
 	// Nothing calls stop at the end: it would restore the default action, and a second SIGHUP would then end the process
 	// with 129.
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
@@ -28,7 +31,9 @@ func mainExit() int {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		stop() // a second signal of another kind ends the program at once
 	})
-	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	env := config.NewEnvironment(os.Environ())
+	env.SettingsFile = settingsFile
+	return run(ctx, os.Args[1:], env, os.Stdin, os.Stdout, os.Stderr)
 }
 
 // interrupts returns the signals that end a command.

@@ -45,6 +45,7 @@ type migration struct {
 func (p *program) migrate(ctx context.Context) (err error) {
 	m := migration{DB: p.settings.DB.String()}
 	m.From, m.To, err = p.migrateStore(ctx)
+	err = p.settings.NoStore(err)
 	_, usage := errors.AsType[*config.UsageError](err)
 	switch {
 	case usage:

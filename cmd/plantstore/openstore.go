@@ -39,6 +39,9 @@ func (p *program) commandLog() *slog.Logger {
 func (p *program) withSettings(cmd *cobra.Command, do func(context.Context) error) error {
 	ctx := cmd.Context()
 	err := p.server.Check(cmd.Flags())
+	if p.server.URL != "" { // the settings of the server are not those of this machine
+		p.env.SettingsFile = ""
+	}
 	if err == nil {
 		err = p.settings.Load(ctx, p.env, cmd.Flags())
 	}

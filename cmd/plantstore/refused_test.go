@@ -80,7 +80,7 @@ func inProcess(t *testing.T, environ, args []string) (code int, stdout, stderr s
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
 	var out, message bytes.Buffer
-	code = run(ctx, args, environ, strings.NewReader(""), &out, &message)
+	code = run(ctx, args, config.NewEnvironment(environ), strings.NewReader(""), &out, &message)
 	return code, out.String(), message.String()
 }
 

@@ -30,10 +30,10 @@ type program struct {
 }
 
 // run runs the program and returns its exit code.
-func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, env *config.Environment, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{
 		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr},
-		env:     config.NewEnvironment(environ), args: args,
+		env:     env, args: args,
 	}
 	root := newRoot(p)
 	root.SetArgs(args)
@@ -47,9 +47,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
-		message = p.env.Hide(message, args...)
-		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
-		fmt.Fprintln(stderr, "plantstore:", terminal.Printable(message))
+		for fault := range strings.SplitSeq(p.env.Hide(message, args...), "\n") { // joined errors
+			fmt.Fprintln(stderr, "plantstore:", terminal.Printable(fault))
+		}
 		for line := range strings.Lines(p.env.Hide(p.advice, args...)) {
 			fmt.Fprintln(stderr, terminal.Printable(strings.TrimSuffix(line, "\n")))
 		}
@@ -71,7 +71,10 @@ try": a throw-away server with sample plants.
 Every setting is a flag (--admin-listen), an environment variable
 (PLANTSTORE_ADMIN_LISTEN) and a key of the YAML file that --config names
 (admin-listen). A flag takes precedence over the environment, and the environment
-over the file. "plantstore config" prints the settings in force.`,
+over the file. Without --config, every command reads the settings of a package in
+/etc/plantstore/plantstore.yaml, unless --db or PLANTSTORE_DB names a store, or
+the directory has one of its own, plantstore.db. "plantstore config" prints the
+settings in force.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,

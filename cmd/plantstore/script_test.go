@@ -30,13 +30,16 @@ const excerpts = "../../internal/dump/testdata/real"
 // dataVariable is the environment variable that names a directory with large public files for the optional tests.
 const dataVariable = "PLANTSTORE_TEST_DATA"
 
+// fileVariable names the settings file that the program reads without --config. The file of this machine is not read.
+const fileVariable = "TEST_SETTINGS_FILE"
+
 // TestMain runs the program if the test binary has the name plantstore. So the coverage includes its processes.
 func TestMain(m *testing.M) {
 	if os.Getenv("GORACE") == "" {
 		// Without this the race detector of every process sleeps for a second at its end.
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10")
 	}
-	testscript.Main(testMain{m}, map[string]func(){"plantstore": func() { os.Exit(mainExit()) }})
+	testscript.Main(testMain{m}, map[string]func(){"plantstore": func() { os.Exit(mainExit(os.Getenv(fileVariable))) }})
 }
 
 // testMain runs the tests after it has reset ignored signals.
@@ -210,7 +213,8 @@ func cmdStart(ts *testscript.TestScript, s *script, args []string) error {
 	if err := s.openings.forget(); err != nil {
 		return err
 	}
-	p, err := startProcess(ts.MkAbs("."), append(cleanEnviron(), "TMPDIR="+ts.Getenv("TMPDIR")), args[1:]...)
+	environ := append(cleanEnviron(), "TMPDIR="+ts.Getenv("TMPDIR"), fileVariable+"="+ts.Getenv(fileVariable))
+	p, err := startProcess(ts.MkAbs("."), environ, args[1:]...)
 	if err != nil {
 		return err
 	}

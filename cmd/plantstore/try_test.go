@@ -12,8 +12,9 @@ import (
 // TestTryEnvironment runs try with the settings of another server in the environment: it uses none of them.
 func TestTryEnvironment(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	environ := append(cleanEnviron(), "TMPDIR="+dir, "PLANTSTORE_DB=own.db", "PLANTSTORE_CONFIG=none.yaml",
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "plantstore.yaml")
+	writeFileText(t, file, "unknown: setting\n")
+	environ := append(cleanEnviron(), fileVariable+"="+file, "TMPDIR="+dir, "PLANTSTORE_DB=own.db", "PLANTSTORE_CONFIG=none.yaml",
 		"PLANTSTORE_TLS_CERT=none.pem", "PLANTSTORE_BACKUP_DIR=none", "PLANTSTORE_UNKNOWN=1",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=wrong")
 	p, err := startProcess(dir, environ, "try")

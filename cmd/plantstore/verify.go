@@ -37,6 +37,9 @@ its backups on request, in the console or by its admin API.`,
   plantstore verify s3://nursery-backups/plants/monday.db`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				p.env.SettingsFile = "" // which names a store
+			}
 			return p.withSettings(cmd, func(ctx context.Context) error {
 				if len(args) == 0 {
 					path, err := p.settings.DB.File()

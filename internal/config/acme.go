@@ -7,7 +7,7 @@ func (s *Settings) HasACME() bool { return len(s.ACME.Domains) > 0 }
 func (s *Settings) checkACME() error {
 	const domainsMax = 100
 	if !s.HasACME() {
-		return s.refuseUnused("there is no domain; set --acme-domain", "acme-")
+		return nil
 	}
 	switch a := &s.ACME; {
 	case len(a.Domains) > domainsMax:

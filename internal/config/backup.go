@@ -53,8 +53,8 @@ func (s *Settings) checkBackup() error {
 
 const shortestLag = 100 * time.Millisecond // a segment for each half of it
 
-// checkDestination returns a usage error if the destination of the backups cannot be used.
-func (s *Settings) checkDestination(ctx context.Context, env *Environment) (err error) {
+// CheckDestination returns a usage error if the destination of the backups cannot be used.
+func (s *Settings) CheckDestination(ctx context.Context, env *Environment) (err error) {
 	switch to := s.Backup.Destination; {
 	case to == "":
 		return nil

@@ -10,8 +10,10 @@ import (
 
 // Environment is the environment of the program. It is not safe for concurrent changes.
 type Environment struct {
-	Vars  map[string]string // the variables by name
-	given []string          // values of settings in the variables and the settings file, for Hide
+	Vars         map[string]string // the variables by name
+	SettingsFile string            // has the settings unless something else names a store; empty: none
+
+	given []string // values of settings in the variables and the settings file, for Hide
 }
 
 // NewEnvironment returns the environment with entries of the form name=value.

@@ -78,15 +78,29 @@ func (s *Settings) Fault(name, format string, args ...any) error {
 	return Usagef("%s (%s): %w", name, s.Sources[name], fmt.Errorf(format, args...))
 }
 
-// refuseUnused returns a usage error for a setting whose name has one of the prefixes and which is set without effect.
-func (s *Settings) refuseUnused(reason string, prefixes ...string) error {
-	for _, row := range s.AllSettings() {
-		hasPrefix := func(prefix string) bool { return strings.HasPrefix(row.Name, prefix) }
-		if slices.ContainsFunc(prefixes, hasPrefix) && row.isSet() {
-			return s.Fault(row.Name, "%s", reason)
+// WithoutEffect returns the settings that are set and have no effect, each with what would give it one.
+func (s *Settings) WithoutEffect() map[string]string {
+	none := map[string]string{}
+	for _, rule := range []struct {
+		applies        bool
+		prefix, remedy string
+	}{
+		{!s.HasACME(), "acme-", "set acme-domain"},
+		{s.OIDC.ClientID == "", "oidc-client-", "set oidc-client-id"},
+		{s.OIDC.ClientID == "", "oidc-console-", "set oidc-client-id"},
+		{s.OIDC.Audience == "", "oidc-scope", "set oidc-audience"},
+		{s.OIDC.Issuer == "", "oidc-", "set oidc-issuer"},
+		{!s.hasReceivers(), "webhook-", "set webhook-url"},
+		{s.Backup.Destination == "", "backup-", "set backup-dir"},
+		{s.TLS.Cert != "" || s.HasACME(), "insecure-listen", "remove it: the listeners have TLS"},
+	} {
+		for _, row := range s.AllSettings() {
+			if rule.applies && row.isSet() && strings.HasPrefix(row.Name, rule.prefix) {
+				none[row.Name] = rule.remedy
+			}
 		}
 	}
-	return nil
+	return none
 }
 
 func checkOrigin(origin string) error {
@@ -119,30 +133,23 @@ func Variable(setting string) string {
 }
 
 // Load sets every setting without a flag on the command line: from the environment, else from the settings file. Its
-// errors are usage errors, except the error of an interrupt.
+// errors are usage errors, except the error of an interrupt. If only some settings are wrong, the others are loaded.
 func (s *Settings) Load(ctx context.Context, env *Environment, flags *pflag.FlagSet) error {
 	var names []string
 	for _, row := range new(Settings).AllSettings() {
 		names = append(names, row.Name)
 	}
-	if err := checkEnviron(env.Vars, names); err != nil {
-		return err
-	}
+	faults := checkEnviron(env.Vars, names)
 	s.Sources = map[string]string{}
-	if err := s.set(flags, "config", env.Vars[Variable("config")], Variable("config")); err != nil {
-		return err
+	_ = s.set(flags, "config", env.Vars[Variable("config")], Variable("config")) // every text is a file name
+	file, err := s.readFile(ctx, names)
+	if s.useDefaultFile(env, flags) {
+		file, err = s.readDefaultFile(ctx, names)
 	}
-	file := map[string]string{}
-	if s.Config != "" {
-		text, err := readConfig(ctx, s.Config)
-		if err != nil {
-			return err
-		}
-		if file, err = parseConfig(s.Config, text, names); err != nil {
-			return err
-		}
-		s.FileSum = sha256.Sum256(text)
+	if file == nil && err != nil {
+		return errors.Join(faults, err)
 	}
+	faults = errors.Join(faults, err)
 	env.remember(maps.Values(file))
 	for _, name := range names {
 		if flags.Lookup(name) == nil || name == "config" {
@@ -154,21 +161,19 @@ func (s *Settings) Load(ctx context.Context, env *Environment, flags *pflag.Flag
 		} else if text, ok := file[name]; ok {
 			value, source = text, s.Config
 		}
-		if err := s.set(flags, name, value, source); err != nil {
-			return err
-		}
+		faults = errors.Join(faults, s.set(flags, name, value, source))
 	}
-	return s.Check()
+	return cmp.Or(faults, s.Check())
 }
 
-// Check returns a usage error for settings that contradict each other.
+// Check returns the usage errors of settings that contradict each other.
 func (s *Settings) Check() error {
-	return cmp.Or(s.TLS.check(s), s.checkACME(), s.checkBackup())
+	return errors.Join(s.TLS.check(s), s.checkACME(), s.checkBackup())
 }
 
 // CheckServe returns the usage errors of a server with these settings. It reads the files with secrets.
 func (s *Settings) CheckServe(ctx context.Context, env *Environment) error {
-	return errors.Join(s.CheckStore(), s.checkDestination(ctx, env),
+	return errors.Join(s.CheckStore(), s.CheckDestination(ctx, env),
 		s.checkIssuer(), s.checkSignIn(), s.CheckReload(env), s.readClientSecret(env))
 }
 
@@ -200,8 +205,8 @@ func (s *Settings) set(flags *pflag.FlagSet, name, value, source string) error {
 var serviceLink = regexp.MustCompile(`^PLANTSTORE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=|` +
 	`PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.+:[0-9]+$|PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=)`)
 
-// checkEnviron refuses an unknown variable with the prefix of the program: it is a mistyped setting.
-func checkEnviron(environ map[string]string, settings []string) error {
+// checkEnviron refuses unknown variables with the prefix of the program: they are mistyped settings.
+func checkEnviron(environ map[string]string, settings []string) (faults error) {
 	allowed := []string{TokenVariable, WebhookSecretVariable, ClientSecretVariable}
 	for _, name := range settings {
 		allowed = append(allowed, Variable(name))
@@ -209,10 +214,11 @@ func checkEnviron(environ map[string]string, settings []string) error {
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
 		if strings.HasPrefix(name, VariablePrefix) && !slices.Contains(allowed, name) &&
 			!serviceLink.MatchString(name+"="+environ[name]) {
-			return Usagef("unknown environment variable %s%s; see plantstore config --help", name, DidYouMean(name, allowed))
+			faults = errors.Join(faults, Usagef("unknown environment variable %s%s; see plantstore config --help",
+				name, DidYouMean(name, allowed)))
 		}
 	}
-	return nil
+	return faults
 }
 
 // ValueFault returns the error of an invalid value of a flag. It replaces the errors of pflag's types, which name

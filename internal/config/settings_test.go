@@ -1,9 +1,38 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
+
+// TestWithoutEffect shows which settings have no effect: those of a part that the settings do not have.
+func TestWithoutEffect(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--webhook-rate=7 --webhook-url=https://plants.example":         "",
+		"--webhook-rate=7 --webhook-allow-private --backup-keep=7":      "webhook-allow-private webhook-rate",
+		"--acme-email=a@plants.example --oidc-audience=a":               "acme-email oidc-audience",
+		"--oidc-issuer=https://a.example --oidc-client-id=b":            "",
+		"--oidc-issuer=https://a.example --oidc-console-claim=b":        "oidc-console-claim",
+		"--backup-keep=3 --backup-lag=0":                                "backup-keep backup-lag",
+		"--insecure-listen --tls-cert=a --tls-key=b --log-format=json":  "insecure-listen",
+		"--insecure-listen --listen=0.0.0.0:80 --audit-keep=1d --pprof": "",
+	} {
+		var s Settings
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.BindServe(flags)
+		if err := flags.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(s.WithoutEffect())), " "); got != want {
+			t.Errorf("%s: got %q, want %q", args, got, want)
+		}
+	}
+}
 
 // TestServiceLinks shows that the variables of a Kubernetes Service whose name begins with plantstore are no settings
 // (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).

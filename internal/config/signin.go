@@ -44,11 +44,8 @@ func (s *Settings) checkSignIn() error {
 	if u := s.ConsoleURL; u != nil && u.Path != "" {
 		return s.Fault("console-url", "the console has no path; got %q", u.String())
 	}
-	if s.OIDC.Issuer == "" { // checkIssuer refuses the settings
+	if s.OIDC.Issuer == "" || s.OIDC.ClientID == "" {
 		return nil
-	}
-	if s.OIDC.ClientID == "" {
-		return s.refuseUnused("it has no effect without a client; set oidc-client-id", "oidc-client-", "oidc-console-")
 	}
 	c := &s.SignIn
 	switch {
@@ -69,7 +66,7 @@ func (s *Settings) checkSignIn() error {
 }
 
 func (s *Settings) readClientSecret(env *Environment) error {
-	if s.OIDC.ClientID == "" {
+	if s.OIDC.Issuer == "" || s.OIDC.ClientID == "" {
 		return nil
 	}
 	secret, given, err := s.secretOf(env, ClientSecretVariable, "oidc-client-secret-file", s.clientSecretFile)

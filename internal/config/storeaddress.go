@@ -2,12 +2,14 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"plantstore/internal/postgres"
+	"plantstore/internal/store"
 )
 
 // StoreAddress is the address of a store: the path of a file or the URL of a PostgreSQL database. The zero value is no
@@ -37,6 +39,7 @@ var otherAddress = regexp.MustCompile(`(?s)^[^/]*([:=]|%3[aA])|^(//|[^/.]).*(:.*
 
 // Set implements pflag.Value. Its errors contain no part of the text that may be secret.
 func (a *StoreAddress) Set(text string) (err error) {
+	*a = StoreAddress{} // after an error, no default takes its place
 	switch {
 	case text == "":
 		return errors.New("the path is empty; use the path of a file")
@@ -84,6 +87,23 @@ func SameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// NoStore adds what to do to the error of a store that does not exist, and returns any other error as it is. It must
+// not lead to a second store.
+func (s *Settings) NoStore(err error) error {
+	if !errors.Is(err, store.ErrNoStore) {
+		return err
+	}
+	switch source := s.Sources["db"]; source {
+	case Default:
+		err = fmt.Errorf("%w: name yours with --db, or its settings with --config; plantstore serve creates one here", err)
+	case s.Config:
+		err = fmt.Errorf("%w, which %s names: start its server, or correct db in the file", err, source)
+	default:
+		err = fmt.Errorf("%w: check %s; plantstore serve creates a store", err, source)
+	}
+	return err
 }
 
 // CheckStore returns an error if the settings alone show that the store cannot be opened.

@@ -21,6 +21,8 @@ type Setting struct {
 	Usage   string // one line for --help and the table of settings; the word in backquotes is the unit or the form
 }
 
+const initialStore = "plantstore.db" // in the working directory
+
 // Group is the settings for a task of the operator.
 type Group struct {
 	Title    string
@@ -36,7 +38,7 @@ func (s *Settings) listenerGroups() []Group {
 	return []Group{
 		{"Common settings", []Setting{
 			{"config", text(&s.Config), "", "YAML `file` with settings"},
-			{"db", &s.DB, "plantstore.db", "the `store`: a file, or the URL of a PostgreSQL database"},
+			{"db", &s.DB, initialStore, "the `store`: a file, or the URL of a PostgreSQL database"},
 			{"listen", checked(&s.Listen, checkAddress), "127.0.0.1:8080", "`address` of the public listener"},
 			{"tls-cert", text(&s.TLS.Cert), "", "PEM `file` with the certificate of the listeners and its chain"},
 			{"tls-key", text(&s.TLS.Key), "", "PEM `file` with the private key of the certificate"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -49,15 +50,23 @@ func hideInURL(text string) string {
 	return shown
 }
 
-// checkWebhook returns a usage error for unusable settings. It reads the secrets.
+// hasReceivers reports whether the settings have a URL of webhooks or of notifications.
+func (s *Settings) hasReceivers() bool { return len(s.Webhook.URLs) > 0 || s.HeartbeatURL+s.WarningURL != "" }
+
+// checkWebhook returns the usage errors of unusable settings. It reads the secrets.
 func (s *Settings) checkWebhook(env *Environment) error {
+	if !s.hasReceivers() {
+		return nil
+	}
+	fault := s.checkNotifications()
+	if err := checkURLs(&s.Webhook); err != nil {
+		fault = errors.Join(fault, s.Fault("webhook-url", "%w", err))
+	}
+	return errors.Join(fault, s.readWebhookSecrets(env))
+}
+
+func (s *Settings) readWebhookSecrets(env *Environment) error {
 	w := &s.Webhook
-	if err := s.checkNotifications(); err != nil {
-		return err
-	}
-	if err := checkURLs(w); err != nil {
-		return s.Fault("webhook-url", "%w", err)
-	}
 	text, given, err := s.secretOf(env, WebhookSecretVariable, SecretFileSetting, s.webhookSecretFile)
 	switch {
 	case err != nil:
@@ -79,8 +88,7 @@ func (s *Settings) checkWebhook(env *Environment) error {
 	return nil
 }
 
-// checkNotifications returns a usage error for an unusable URL of the notifications, and for a setting of webhooks
-// without effect.
+// checkNotifications returns a usage error for an unusable URL of the notifications.
 func (s *Settings) checkNotifications() error {
 	check := optional(func(text string) error { return webhook.CheckURL(text, s.Webhook.AllowPrivate) })
 	if err := check(s.HeartbeatURL); err != nil {
@@ -88,9 +96,6 @@ func (s *Settings) checkNotifications() error {
 	}
 	if err := check(s.WarningURL); err != nil {
 		return s.Fault(warningSetting, "%w", err)
-	}
-	if len(s.Webhook.URLs) == 0 && s.HeartbeatURL+s.WarningURL == "" {
-		return s.refuseUnused("it has no effect without a URL; set webhook-url", "webhook-")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (c Config) acceptVersion(version int) error {
 	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
-		return fmt.Errorf("%w in it: name another with --db, or create one with plantstore serve", store.ErrNoStore)
+		return fmt.Errorf("%w in it", store.ErrNoStore)
 	case 0 < version && version < newest && !c.Migrate:
 		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: "+
 			"run plantstore migrate or start plantstore serve; "+

@@ -67,7 +67,7 @@ func TestOpenRefuses(t *testing.T) {
 		mustExist bool
 		want      string
 	}{
-		{"empty", "", true, "there is no store in it: name another with --db, or create one with plantstore serve"},
+		{"empty", "", true, "there is no store in it"},
 		{
 			"another table", "CREATE TABLE plants (height int)", false,
 			"it has a table plants or tokens of another program: use a database or a schema of its own for the store",

@@ -54,16 +54,18 @@ func OpenEngine(ctx context.Context, s *config.Settings, o EngineOptions) (Engin
 		return nil, err
 	}
 	if s.DB.IsDatabase() {
-		return postgres.Open(ctx, postgres.Config{
+		e, err := postgres.Open(ctx, postgres.Config{
 			URL: string(s.DB.URL), MustExist: o.MustExist || o.ReadOnly, ReadOnly: o.ReadOnly, Migrate: o.Migrate,
 			Server: o.Server, By: o.By, RequireSyncStandby: s.RequireSyncStandby,
 			Log: o.Log, Metrics: o.Metrics, Traced: o.Traced,
 		})
+		return e, s.NoStore(err)
 	}
-	return sqlite.Open(ctx, sqlite.Config{
+	e, err := sqlite.Open(ctx, sqlite.Config{
 		Path: s.DB.Path, MustExist: o.MustExist, ReadOnly: o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
 		Log: o.Log, Metrics: o.Metrics,
 	})
+	return e, s.NoStore(err)
 }
 
 // OpenMoveSource opens the store that --db names as the old store of a move. The caller closes it.
@@ -74,7 +76,8 @@ func OpenMoveSource(ctx context.Context, s *config.Settings, log *slog.Logger) (
 	if s.DB.IsDatabase() {
 		return postgres.OpenSource(ctx, postgres.Config{URL: string(s.DB.URL), Log: log})
 	}
-	return sqlite.Open(ctx, sqlite.Config{Path: s.DB.Path, MustExist: true, Move: true, Log: log})
+	e, err := sqlite.Open(ctx, sqlite.Config{Path: s.DB.Path, MustExist: true, Move: true, Log: log})
+	return e, s.NoStore(err)
 }
 
 // OpenMoveDestination opens the store that --db names as the new store of a move. The caller closes it.

@@ -165,6 +165,7 @@ func (v *instance) load(ctx context.Context) (*config.Settings, error) {
 			return nil, err
 		}
 	}
+	_ = flags.Set("config", v.Settings.Config) // a default file that appears, or another store, must not change it
 	return loaded, loaded.Load(ctx, v.Env, flags)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -82,6 +83,9 @@ type instance struct {
 	retiring []func()                // start no new work, before the server drains
 	closing  []func() error          // in reverse order
 
+	checking bool // Check runs, which changes nothing
+	served   bool // a server of the store may run
+
 	settingsFile settingsFile
 	listed       atomic.Pointer[[]admin.Setting] // the settings in force
 }
@@ -129,8 +133,14 @@ func (v *instance) onClose(f func()) {
 	v.closing = append(v.closing, func() error { f(); return nil })
 }
 
-// check returns the usage errors of the server.
-func (v *instance) check(ctx context.Context) error { return v.Settings.CheckServe(ctx, v.Env) }
+// check returns the usage errors of the server, and logs the settings without effect.
+func (v *instance) check(ctx context.Context) error {
+	none := v.Settings.WithoutEffect()
+	for _, name := range slices.Sorted(maps.Keys(none)) {
+		v.log.Warn("a setting has no effect", "setting", name, "source", v.Settings.Sources[name], "remedy", none[name])
+	}
+	return v.Settings.CheckServe(ctx, v.Env)
+}
 
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{

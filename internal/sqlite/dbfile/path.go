@@ -153,5 +153,5 @@ func HasWAL(path string) bool {
 
 // NoStore is the error for a path without a store.
 func NoStore(path string) error {
-	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
+	return fmt.Errorf("%w at %s", store.ErrNoStore, path)
 }
