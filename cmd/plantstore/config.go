@@ -25,12 +25,13 @@ func newConfig(p *program) *cobra.Command {
 		Short: "Print the settings in force, with their sources",
 		Long: `Print every setting of "plantstore serve" with the value in force and its source:
 a flag, an environment variable, the settings file, or the default. Passwords are
-hidden. The output is a settings file. --changed omits the defaults.
+hidden. The output is a settings file. --changed omits the defaults. To check the
+files and servers that the settings name, run "plantstore serve --check".
 
 With --server print the settings in force of a running server, and the values that
 wait for a restart of it.`,
 		Example: `  plantstore config
-  plantstore config --changed --config /etc/plantstore/plantstore.yaml
+  plantstore config --changed
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

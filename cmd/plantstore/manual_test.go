@@ -293,7 +293,7 @@ func packagedSettingsText() string {
 	out.WriteString(`# Settings of Plant Store. Each one is here with its default, commented out: remove the "#" before
 # a key to change its value. plantstore.yaml(5) describes every key.
 #
-# Check the file: plantstore config --config /etc/plantstore/plantstore.yaml
+# Check the file: sudo -u plantstore plantstore serve --check
 # Apply a change: systemctl reload plantstore, or restart if the log says so.
 `)
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)

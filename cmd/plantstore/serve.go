@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 )
 
 func newServe(p *program) *cobra.Command {
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -26,12 +28,26 @@ terminal, SIGHUP stops the server, because a closed terminal sends it.
 If the store has no token, the server creates the first two and prints them: one
 creates plants, the other is for the admin listener. It does so only if standard
 output is a terminal. Later it prints the addresses of the console and of the API
-document. It writes its log to standard error.`,
+document. It writes its log to standard error.
+
+With --check, open and check everything that the server would, print all faults
+with which it would not start, and change nothing: addresses, certificates and
+secrets, the store, its backups. The log has what is worth a look, such as
+settings without effect and an issuer that does not respond. The server of this
+store may run. The exit code is 0 if a server would start.`,
 		Example: `  plantstore serve
+  plantstore serve --check
   plantstore serve --db /var/lib/plantstore/plantstore.db --backup-dir /mnt/backup
   plantstore serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if check {
+				err := p.settings.Load(cmd.Context(), p.env, cmd.Flags())
+				if p.settings.Sources["db"] == "" { // the file cannot be read
+					return err
+				}
+				return p.checkServe(cmd.Context(), err)
+			}
 			signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
 			hangups := p.reloadSignals()
 			defer signal.Stop(hangups)
@@ -41,11 +57,29 @@ document. It writes its log to standard error.`,
 			case err != nil:
 				return err
 			}
-			return p.serve(cmd.Context(), config.ChangedFlags(cmd.Flags()), hangups, p.greet)
+			flags := config.ChangedFlags(cmd.Flags())
+			delete(flags, "check") // it is no setting
+			return p.serve(cmd.Context(), flags, hangups, p.greet)
 		},
 	}
 	p.bindServe(cmd)
+	cmd.Flags().BoolVar(&check, "check", false, "print all faults with which the server would not start, and change nothing")
 	return cmd
+}
+
+// checkServe returns all faults that would keep a server from its start, with those of the settings.
+func (p *program) checkServe(ctx context.Context, faults error) error {
+	log := serve.OpenLog(p.Stderr, &p.settings)
+	c := serve.Config{Settings: &p.settings, Env: p.env, Log: log, Version: version, By: p.operator()}
+	faults = errors.Join(faults, serve.Check(ctx, c))
+	log.Close() // its lines come before the faults
+	if ctx.Err() != nil {
+		return terminal.ErrInterrupted
+	}
+	if faults == nil {
+		_, faults = fmt.Fprintln(p.Stdout, "plantstore serve would start")
+	}
+	return faults
 }
 
 // serve runs a server. greet is the last step of its start. The caller of the command closes p.log.

@@ -103,10 +103,7 @@ func New(ctx context.Context, c Config) *Source {
 		config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), transport: newTransport(c.roots), times: defaultTimes,
 		byName: map[string]*domain{}, stop: func() {},
 	}
-	s.client = &acme.Client{
-		Directory: c.Directory, UserAgent: "plantstore", PollTimeout: pollMax,
-		HTTPClient: &http.Client{Transport: s.transport, Timeout: requestTimeMax},
-	}
+	s.client = newClient(c, s.transport)
 	s.challenges = &challenges{storage: c.Storage, log: s.log}
 	for _, name := range c.Domains {
 		serverName := name
@@ -130,6 +127,21 @@ func New(ctx context.Context, c Config) *Source {
 		}
 	}
 	return s
+}
+
+func newClient(c Config, transport *limited) *acme.Client {
+	return &acme.Client{
+		Directory: c.Directory, UserAgent: "plantstore", PollTimeout: pollMax,
+		HTTPClient: &http.Client{Transport: transport, Timeout: requestTimeMax},
+	}
+}
+
+// Check returns an error if the directory of the CA does not respond.
+func Check(ctx context.Context, c Config) error {
+	transport := newTransport(c.roots)
+	defer transport.next.CloseIdleConnections()
+	_, err := newClient(c, transport).GetDirectory(ctx)
+	return err
 }
 
 // Start starts the goroutine that orders and renews. The listener that answers the challenges must accept

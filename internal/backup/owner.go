@@ -88,6 +88,22 @@ func (s *Service) Claim(ctx context.Context) error {
 	return nil
 }
 
+// Check returns the error that Claim would return, and changes nothing.
+func Check(ctx context.Context, c Config) error {
+	s, err := newService(c)
+	if err != nil {
+		return err
+	}
+	defer s.cancel()
+	s.dry = true
+	if _, err = s.claim(ctx, nil); err != nil && !isRefusal(err) && HasOwned(c.DB, c.Destination) {
+		c.Log.Warn("could not read the owner of the destination of the backups; the server starts and tries again",
+			"error", err)
+		return nil
+	}
+	return err
+}
+
 // HasOwned reports whether the server of the store at a path has owned a destination. It starts while that is away.
 func HasOwned(db, destination string) bool {
 	origin, err := dbfile.ReadOrigin(dbfile.RealPath(db))

@@ -66,6 +66,7 @@ type Service struct {
 	session string // identifies this process as the owner of the destination
 	host    string
 	scratch string // directory of a drill
+	dry     bool   // claim changes nothing
 
 	ctx     context.Context //nolint:containedctx // for the jobs, which outlive the requests that start them
 	cancel  context.CancelFunc

@@ -39,6 +39,9 @@ func (s *Service) follow(
 		}
 		return o, err
 	}
+	if s.dry && (errNext == nil || origin.Newest && !origin.Holder) { // CatchUp would restore the store
+		return o, nil
+	}
 	if errNext != nil {
 		return o, errNext
 	}

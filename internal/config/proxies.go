@@ -8,13 +8,13 @@ import (
 
 // writtenAddress returns the address of a listener. If it is all addresses of the machine, it returns the text of the
 // setting, because Go listens on [::] for 0.0.0.0 and for no host.
-func (s *Settings) writtenAddress(setting string, listener net.Addr) string {
+func (s *Settings) writtenAddress(setting string, listener *net.TCPAddr) string {
 	written := s.Listen
 	if setting == "admin-listen" {
 		written = s.AdminListen
 	}
 	host, _, _ := net.SplitHostPort(written) // a listener has the address
-	if listener.(*net.TCPAddr).IP.IsUnspecified() && (host == "" || net.ParseIP(host).IsUnspecified()) {
+	if (listener.IP == nil || listener.IP.IsUnspecified()) && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		return written
 	}
 	return listener.String()

@@ -25,8 +25,8 @@ func (t *TLS) check(s *Settings) error {
 
 // CheckExposed returns a usage error for a listener without TLS whose address is not a loopback address. setting is the
 // name of the setting of the address.
-func (t *TLS) CheckExposed(s *Settings, setting string, address net.Addr) error {
-	if t.InsecureListen || address.(*net.TCPAddr).IP.IsLoopback() {
+func (t *TLS) CheckExposed(s *Settings, setting string, address *net.TCPAddr) error {
+	if t.InsecureListen || address.IP.IsLoopback() {
 		return nil
 	}
 	return s.Fault(setting, "the address %s is not a loopback address, and the listener has no TLS; set --tls-cert and "+

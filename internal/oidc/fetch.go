@@ -82,6 +82,16 @@ type metadata struct {
 	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207 section 3
 }
 
+// Check returns an error if the keys of the issuer cannot be fetched.
+func Check(ctx context.Context, c Config) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeMax)
+	defer cancel()
+	v := &Verifier{config: c, client: newClient(nil)}
+	defer v.client.CloseIdleConnections()
+	_, _, err := v.fetch(ctx)
+	return err
+}
+
 // fetch reads the metadata of the issuer and then the keys.
 func (v *Verifier) fetch(ctx context.Context) (*metadata, *keySet, error) {
 	m, err := v.discover(ctx)

@@ -44,7 +44,8 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: no metrics
 	Traced  bool                  // add spans to those in the contexts of calls
 
-	move bool // the caller is OpenSource or OpenDestination
+	move  bool // the caller is OpenSource or OpenDestination
+	check bool // the caller is Check
 }
 
 // Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine and webhook.Outbox.
@@ -147,6 +148,16 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
+// Check returns the error that Open would return for a server. It changes nothing.
+func Check(ctx context.Context, c Config) error {
+	c.Server, c.Migrate, c.check = true, true, true
+	e, err := Open(ctx, c)
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
 // start checks the database, migrates the store, and starts watch.
 func (e *Engine) start(ctx context.Context, c Config) error {
 	if err := e.pool.Ping(ctx); err != nil { // the first connection finds the schema, which every transaction names
@@ -172,7 +183,7 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 	if !c.Server {
 		return nil
 	}
-	if err := e.checkReplayRight(ctx); err != nil {
+	if err := e.checkReplayRight(ctx); err != nil || c.check {
 		return err
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))

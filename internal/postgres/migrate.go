@@ -44,6 +44,9 @@ func (c Config) acceptVersion(version int) error {
 	return nil
 }
 
+// errChecked rolls back the tables that Check has created to find out whether the role may.
+var errChecked = errors.New("checked")
+
 // migrate creates the tables of a new store, and migrates an older one if c allows it. Of several processes at the same
 // time, one does it and the others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
@@ -57,6 +60,10 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	e.found = version
 	if err != nil || version == len(migrations) {
 		return err
+	}
+	if c.check && version > 0 { // the locks of a migration would stop the servers of the store
+		e.log.Info("plantstore serve migrates the store", "from", version, "to", len(migrations))
+		return nil
 	}
 	err = e.inTransaction(ctx, e.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
@@ -73,11 +80,18 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 				return err
 			}
 		}
-		if e.found == 0 || e.found == len(migrations) {
+		switch {
+		case c.check:
+			return errChecked
+		case e.found == 0, e.found == len(migrations):
 			return nil
 		}
 		return store.Tables{Statements: statements{ctx, tx}}.AppendAudit(store.Migrated(e.found, len(migrations), c.By))
 	})
+	if errors.Is(err, errChecked) {
+		e.log.Info("plantstore serve creates the store")
+		return nil
+	}
 	if err == nil && 0 < e.found && e.found < len(migrations) {
 		e.log.Info("schema migrated", "from", e.found, "to", len(migrations))
 	}

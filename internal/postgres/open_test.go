@@ -59,6 +59,37 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
+// TestCheck shows that Check creates nothing, and finds that a role may not create the store.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(postgres.Check(t.Context(), postgres.Config{URL: url}))
+	if n := count(t, url, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'pl%'"); n != 0 {
+		t.Errorf("Check has left %d tables", n)
+	}
+	execute(t, url, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	_, other := newRole(t, url, "checker")
+	const want = "or the first plantstore serve as a role that may create them"
+	err := postgres.Check(t.Context(), postgres.Config{URL: other})
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	must(err)
+	must(e.Close())
+	must(postgres.Check(t.Context(), postgres.Config{URL: url}))
+	err = postgres.Check(t.Context(), postgres.Config{URL: url, RequireSyncStandby: true})
+	if err == nil || !strings.Contains(err.Error(), "the database waits for no synchronous standby") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestOpenRefuses shows the errors for a database that cannot be a store.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
+const claimMax = 15 * time.Second // an owner must start while a bucket is away
+
 // openBackups opens the backups of the server, if they have a destination.
 func (v *instance) openBackups(ctx context.Context) (err error) {
 	s := v.Settings
@@ -38,7 +40,6 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 		return fmt.Errorf("open the backups: %w", err)
 	}
 	v.onClose(v.backups.Close)
-	const claimMax = 15 * time.Second // an owner must start while a bucket is away
 	claiming, cancel := context.WithTimeout(ctx, claimMax)
 	defer cancel()
 	if err := v.backups.Claim(claiming); err != nil {

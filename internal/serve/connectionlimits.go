@@ -68,6 +68,10 @@ func (v *instance) openListener(ctx context.Context, setting string, c listen.Co
 		c.Address = "127.0.0.1:0"
 		l, err = listen.Listen(ctx, c)
 	}
+	if v.served && errors.Is(err, syscall.EADDRINUSE) {
+		v.log.Info("the address is in use; a server of this store may have it", "setting", setting, "address", c.Address)
+		return nil, nil //nolint:nilnil // Check needs none
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --%s", err, setting)
 	}

@@ -24,6 +24,9 @@ func (v *instance) openMissing(ctx context.Context) error {
 	}
 	info, err := os.Stat(s.DB.Path)
 	if err == nil && info.Size() > 0 {
+		if v.checking {
+			return v.checkOwner(ctx)
+		}
 		return v.catchUp(ctx)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine reports this error
@@ -45,6 +48,9 @@ func (v *instance) openMissing(ctx context.Context) error {
 		return s.Fault("backup-dir", "there is no store %s, and %s has backups of it; run plantstore restore %s --db %s, "+
 			"or let serve do it with --restore-missing; for a new store use another name or backup-dir",
 			s.DB.Path, s.Backup.Destination, s.Backup.Destination, s.DB.Path)
+	case v.checking:
+		v.log.Info("plantstore serve restores the store from its backups", "destination", s.Backup.Destination)
+		return nil
 	}
 	v.log.Info("there is no store; restoring it from its backups", "db", s.DB.Path, "destination", s.Backup.Destination)
 	archive, err := backup.OpenArchive(ctx, s.Backup.Destination, bucket, s.DB.Path)

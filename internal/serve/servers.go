@@ -54,7 +54,8 @@ type Addresses struct {
 	Console *url.URL // at which browsers reach the console
 }
 
-// openListeners opens both listeners, or uses the sockets of systemd; serve starts their servers.
+// openListeners opens both listeners, or uses the sockets of systemd; serve starts their servers. It returns all faults
+// of listeners, certificates and traces.
 func (v *instance) openListeners(ctx context.Context) error {
 	v.metrics.MustRegister(v.Log.dropped)
 	s := v.Settings
@@ -65,20 +66,22 @@ func (v *instance) openListeners(ctx context.Context) error {
 	h := &httpServers{failed: make(chan error, 2)}
 	v.servers = h
 	v.onClose(h.close)
-	if h.publicListener, err = v.openListener(ctx, "listen", listen.Config{
+	var faults [4]error
+	h.publicListener, faults[0] = v.openListener(ctx, "listen", listen.Config{
 		Name: "public", Address: s.Listen, TCP: sockets["public"], Limits: connectionLimits(s),
-	}); err != nil {
-		return err
-	}
-	if h.adminListener, err = v.openListener(ctx, "admin-listen", listen.Config{
+	})
+	h.adminListener, faults[1] = v.openListener(ctx, "admin-listen", listen.Config{
 		Name: "admin", Address: s.AdminListen, TCP: sockets["admin"], Limits: adminLimits(),
-	}); err != nil {
-		return err
+	})
+	if h.certificates, faults[2] = v.openCertificates(); faults[2] == nil {
+		faults[2] = h.secure(s)
 	}
-	if h.certificates, err = v.openCertificates(); err != nil {
-		return err
+	if trace.Enabled(v.Env.Vars) {
+		if h.tracer, err = trace.New(v.Env.Vars, v.Version, v.log, v.metrics); err != nil {
+			faults[3] = config.Usagef("%w", err)
+		}
 	}
-	if err := h.secure(s); err != nil {
+	if err := errors.Join(faults[:]...); err != nil || v.checking {
 		return err
 	}
 	h.Public = s.BaseURL
@@ -87,11 +90,6 @@ func (v *instance) openListeners(ctx context.Context) error {
 	}
 	h.Admin = config.GuessURL(h.adminListener.Addr().String(), h.adminTLS)
 	h.Console = cmp.Or(s.ConsoleURL, h.Admin)
-	if trace.Enabled(v.Env.Vars) {
-		if h.tracer, err = trace.New(v.Env.Vars, v.Version, v.log, v.metrics); err != nil {
-			return config.Usagef("%w", err)
-		}
-	}
 	return nil
 }
 
@@ -103,16 +101,29 @@ func (h *httpServers) secure(s *config.Settings) error {
 	admin := public
 	admin.ClientCAs = nil
 	h.publicTLS = public.GetCertificate != nil
-	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
-	if h.adminTLS {
+	publicAt, adminAt := addressOf(h.publicListener, s.Listen), addressOf(h.adminListener, s.AdminListen)
+	if !h.publicTLS {
+		return errors.Join(s.TLS.CheckExposed(s, "listen", publicAt), s.TLS.CheckExposed(s, "admin-listen", adminAt))
+	}
+	h.adminTLS = !adminAt.IP.IsLoopback()
+	if h.adminTLS && h.adminListener != nil {
 		h.adminListener.UseTLS(admin)
 	}
-	if h.publicTLS {
+	if h.publicListener != nil {
 		h.publicListener.UseTLS(public)
-		return nil
 	}
-	return cmp.Or(s.TLS.CheckExposed(s, "listen", h.publicListener.Addr()),
-		s.TLS.CheckExposed(s, "admin-listen", h.adminListener.Addr()))
+	return nil
+}
+
+// addressOf returns the address of a listener, or what the setting names if it is not open; loopback if that is none.
+func addressOf(l *listen.Listener, setting string) *net.TCPAddr {
+	if l != nil {
+		return l.Addr().(*net.TCPAddr)
+	}
+	if at, err := net.ResolveTCPAddr("tcp", setting); err == nil {
+		return at
+	}
+	return &net.TCPAddr{IP: net.IPv6loopback}
 }
 
 // openServers creates the servers of the listeners, with the console and the admin API.

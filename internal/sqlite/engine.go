@@ -126,25 +126,30 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, e.startCheckpoints()
 }
 
-// prepareFile checks the directory and the files beside the store, and creates the file unless c.MustExist is set. Only
-// its owner may read it, because it contains every plant.
-func prepareFile(ctx context.Context, c *Config) (err error) {
-	if c.Path, err = dbfile.Locate(c.Path); err != nil {
-		return err
-	}
-	if err := dbfile.CheckBeside(c.Path); err != nil {
-		return err
-	}
-	switch err := dbfile.CheckNamed(c.Path); {
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	case c.MustExist:
-		return dbfile.NoStore(c.Path)
-	}
-	if err := dbfile.RefuseNew(c.Path); err != nil {
+// prepareFile is findFile, and creates a missing file. Only its owner may read it, because it contains every plant.
+func prepareFile(ctx context.Context, c *Config) error {
+	if found, err := findFile(c); found || err != nil {
 		return err
 	}
 	return createFile(ctx, c.Path)
+}
+
+// findFile checks the directory and the files beside the store, and reports whether the file exists. The error also
+// tells that it does not exist and must not be created.
+func findFile(c *Config) (found bool, err error) {
+	if c.Path, err = dbfile.Locate(c.Path); err != nil {
+		return false, err
+	}
+	if err := dbfile.CheckBeside(c.Path); err != nil {
+		return false, err
+	}
+	switch err := dbfile.CheckNamed(c.Path); {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err == nil, err
+	case c.MustExist:
+		return false, dbfile.NoStore(c.Path)
+	}
+	return false, dbfile.RefuseNew(c.Path)
 }
 
 // createFile creates an empty file, unless it exists. It locks the write ticket, because a restore in progress removes

@@ -106,6 +106,10 @@ func TestOpenRefuses(t *testing.T) {
 			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
+			test.c.Log = slog.New(slog.DiscardHandler)
+			if _, err := sqlite.Check(t.Context(), test.c); err == nil || err.Error() != want {
+				t.Errorf("Check: got %v\nwant %s", err, want)
+			}
 		})
 	}
 }
