@@ -2,4 +2,4 @@
 rm plantstore-new
 rm -rf /etc/pgbackrest.conf /var/lib/pgbackrest/*
 seq 1 2 | sed 's/.*/{"id": &, "name": "Plant &"}/' |
-	sudo -u plantstore plantstore import - --format jsonl --config /etc/plantstore/plantstore.yaml
+	sudo -u plantstore plantstore import - --format jsonl

@@ -6,7 +6,7 @@ echo 'backup-dir: /mnt/backup/plants' >> /etc/plantstore/plantstore.yaml
 systemctl daemon-reload
 systemctl restart plantstore
 seq 1 2 | sed 's/.*/{"id": &, "name": "Plant &"}/' |
-	runuser -u plantstore -- plantstore import - --format jsonl --config /etc/plantstore/plantstore.yaml
+	runuser -u plantstore -- plantstore import - --format jsonl
 until ls /mnt/backup/plants/plantstore-*.db /mnt/backup/plants/*.commits.zst > /dev/null; do
 	sleep 1
 done

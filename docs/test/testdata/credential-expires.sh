@@ -1,2 +1,2 @@
 . ./runbook.sh
-runuser -u plantstore -- plantstore token create greenhouse --create --expires 3d --output /dev/null --config /etc/plantstore/plantstore.yaml
+runuser -u plantstore -- plantstore token create greenhouse --create --expires 3d --output /dev/null

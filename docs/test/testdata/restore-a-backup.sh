@@ -2,7 +2,7 @@
 plants=2 backup=monday.db
 . ./backups.sh
 seq 3 4 | sed 's/.*/{"id": &, "name": "Plant &"}/' |
-	runuser -u plantstore -- plantstore import - --format jsonl --config /etc/plantstore/plantstore.yaml
+	runuser -u plantstore -- plantstore import - --format jsonl
 # Damages the row of the plant 4, as a disk does.
 systemctl stop plantstore
 LC_ALL=C sed -i 's/Plant 4/Plant 5/' /var/lib/plantstore/plantstore.db

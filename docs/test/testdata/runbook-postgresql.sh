@@ -5,9 +5,9 @@ runuser -u postgres -- createuser plantstore
 runuser -u postgres -- createdb --owner plantstore --encoding UTF8 --locale C --template template0 plants
 sed -i "s|^db: .*|db: 'postgres:///plants?host=/run/postgresql\&sslmode=disable'|" /etc/plantstore/plantstore.yaml
 restart < /dev/null
-runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d --config /etc/plantstore/plantstore.yaml \
+runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d \
 	> /etc/prometheus/plantstore.token
-runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d --config /etc/plantstore/plantstore.yaml \
+runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d \
 	> /home/reader/operator.token
 # The server reads the new tokens with this request; a page may stop the database before the server would read them.
 curl --silent --fail --output /dev/null http://127.0.0.1:8081/metrics -H "Authorization: Bearer $(cat /etc/prometheus/plantstore.token)"
