@@ -33,7 +33,8 @@ func TestBackupRefusesTerminal(t *testing.T) {
 		t.Errorf("backup: got %d and %q, want 2 and %q", code, &stderr, want)
 	}
 	stderr.Reset()
-	code = run(t.Context(), []string{"restore", "-", "--db", db + "2"}, config.NewEnvironment(nil), terminal, &out, &stderr)
+	restore := []string{"restore", "-", "--db", db + "2"}
+	code = run(t.Context(), restore, config.NewEnvironment(nil), terminal, &out, &stderr)
 	want = "plantstore: standard input is a terminal; pipe a backup into it or name a file\n"
 	if code != exitUsage || stderr.String() != want {
 		t.Errorf("restore: got %d and %q, want 2 and %q", code, &stderr, want)

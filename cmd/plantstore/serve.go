@@ -63,7 +63,7 @@ store may run. The exit code is 0 if a server would start.`,
 		},
 	}
 	p.bindServe(cmd)
-	cmd.Flags().BoolVar(&check, "check", false, "print all faults with which the server would not start, and change nothing")
+	cmd.Flags().BoolVar(&check, "check", false, "print all faults that would prevent a start, and change nothing")
 	return cmd
 }
 

@@ -14,7 +14,8 @@ func TestTryEnvironment(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "plantstore.yaml")
 	writeFileText(t, file, "unknown: setting\n")
-	environ := append(cleanEnviron(), fileVariable+"="+file, "TMPDIR="+dir, "PLANTSTORE_DB=own.db", "PLANTSTORE_CONFIG=none.yaml",
+	environ := append(cleanEnviron(), fileVariable+"="+file, "TMPDIR="+dir,
+		"PLANTSTORE_DB=own.db", "PLANTSTORE_CONFIG=none.yaml",
 		"PLANTSTORE_TLS_CERT=none.pem", "PLANTSTORE_BACKUP_DIR=none", "PLANTSTORE_UNKNOWN=1",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=wrong")
 	p, err := startProcess(dir, environ, "try")

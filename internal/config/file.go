@@ -77,7 +77,7 @@ func readConfig(ctx context.Context, path string) (text []byte, err error) {
 	case errors.Is(err, terminal.ErrInterrupted):
 		return nil, err
 	case errors.Is(err, fs.ErrPermission):
-		return nil, Usagef("config: %w; run the command as the user of the server, such as sudo -u plantstore plantstore", err)
+		return nil, Usagef("config: %w; run the command as the user of the server, as by sudo -u plantstore plantstore", err)
 	case err != nil:
 		return nil, Usagef("config: %w", err)
 	case len(text) > fileBytesMax:

@@ -51,7 +51,9 @@ func hideInURL(text string) string {
 }
 
 // hasReceivers reports whether the settings have a URL of webhooks or of notifications.
-func (s *Settings) hasReceivers() bool { return len(s.Webhook.URLs) > 0 || s.HeartbeatURL+s.WarningURL != "" }
+func (s *Settings) hasReceivers() bool {
+	return len(s.Webhook.URLs) > 0 || s.HeartbeatURL+s.WarningURL != ""
+}
 
 // checkWebhook returns the usage errors of unusable settings. It reads the secrets.
 func (s *Settings) checkWebhook(env *Environment) error {
