@@ -48,8 +48,8 @@ type CountProgress struct {
 const (
 	// TagsMax is the largest number of tags in Counts.
 	TagsMax = 1000
-	// tagBytesMax is the length of the longest tag in Counts.Tags.
-	tagBytesMax = 256
+	// TagBytesMax is the length of the longest tag in Counts.Tags.
+	TagBytesMax = 256
 	// tagsKept is the number of tags in memory during a count, which removes the rarest half when there are more.
 	tagsKept = 1 << 16
 	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock causes more.
@@ -76,6 +76,13 @@ func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProg
 		}
 	}
 	return c.last, c.running.Load(), nil
+}
+
+// LastCounts returns the counts in memory; nil before the first.
+func (s *Service) LastCounts() *Counts {
+	s.counting.mu.Lock()
+	defer s.counting.mu.Unlock()
+	return s.counting.last
 }
 
 // startCount starts a count. The caller has locked counting.mu.
@@ -136,7 +143,7 @@ func (t *tally) add(p *store.Scanned) {
 	switch {
 	case p.Tag == nil:
 		t.Untagged++
-	case len(p.Tag) > tagBytesMax:
+	case len(p.Tag) > TagBytesMax:
 		t.OtherTags++
 	default:
 		t.addTag(p.Tag)

@@ -124,6 +124,7 @@ func TestBreaks(t *testing.T) {
 		"0123456789abcdef0123456789abcdef": "0123456789abcdef<wbr>0123456789abcdef",
 		"0123456789abcde\u0301\u0301f":     "0123456789abcde\u0301\u0301<wbr>f",
 		"a word, and another":              "a word, and another",
+		"set --backup-dir,s3://plants/a":   `set <span class="flag">--backup-dir</span>,s3://<wbr>plants/<wbr>a`,
 	} {
 		if got := apidoc.Breaks(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // for the templates and the files of the page
 	"html/template"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -31,12 +32,25 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
 
+var flagPattern = regexp.MustCompile(`--[a-z][a-z0-9-]{1,40}\b`)
+
 // Breaks returns the HTML of a text with the places where a line of it may end: after punctuation, and in long runs
-// without any. The element around it has the class breaks.
+// without any, but not in the name of a flag. The element around it has the class breaks.
 func Breaks(text string) template.HTML {
+	var out strings.Builder
+	end := 0
+	for _, at := range flagPattern.FindAllStringIndex(text, -1) {
+		writeBreaks(&out, text[end:at[0]])
+		out.WriteString(`<span class="flag">` + text[at[0]:at[1]] + "</span>")
+		end = at[1]
+	}
+	writeBreaks(&out, text[end:])
+	return template.HTML(out.String())
+}
+
+func writeBreaks(out *strings.Builder, text string) {
 	const runMin, runMax = 3, 16 // characters between two places
 	const punctuation = "/.:,;?&=-_@+#%"
-	var out strings.Builder
 	run, last := 0, ' '
 	for _, r := range text {
 		inNumber := unicode.IsDigit(r) && strings.ContainsRune(".,:", last)
@@ -51,7 +65,6 @@ func Breaks(text string) template.HTML {
 			run = 0
 		}
 	}
-	return template.HTML(out.String())
 }
 
 // statusKind returns the class of the mark of a status.

@@ -106,6 +106,9 @@ var functions = template.FuncMap{
 		const layout = `<time datetime="` + time.RFC3339Nano + `"><span>2006-01-02</span> <span>15:04:05 UTC</span></time>`
 		return template.HTML(t.UTC().Format(layout))
 	},
+	"minute": func(t time.Time) template.HTML {
+		return timeElement(t, "data-minute", t.UTC().Format("<span>2006-01-02</span> <span>15:04 UTC</span>"))
+	},
 	"breaks": apidoc.Breaks,
 	"icon":   icon,
 	"bytes":  func(n int64) string { return admin.FormatBytes(float64(n)) },
@@ -132,8 +135,7 @@ var functions = template.FuncMap{
 	"clock":    func(t time.Time) template.HTML { return timeElement(t, "data-clock", t.UTC().Format("15:04 UTC")) },
 
 	"importTone": importTone, "importResult": importResult,
-	"shorten": func(text string) string {
-		const charactersMax = 40
+	"shorten": func(charactersMax int, text string) string {
 		text = strings.ToValidUTF8(text, "\uFFFD")
 		if runes := []rune(text); len(runes) > charactersMax {
 			return string(runes[:charactersMax]) + "…"

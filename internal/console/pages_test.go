@@ -66,7 +66,9 @@ func TestPlantPages(t *testing.T) {
 	for name, body := range map[string]string{
 		"second": c.follow(third, "Previous").body, "first": c.follow(c.follow(third, "Previous"), "Previous").body,
 	} {
-		if want := map[string]string{"second": second.body, "first": first.body}[name]; want != body {
+		table := regexp.MustCompile(`(?s)<table.*</nav>`) // suggestions are above it, after the first count of tags
+		want := table.FindString(map[string]string{"second": second.body, "first": first.body}[name])
+		if body = table.FindString(body); body == "" || want != body {
 			t.Errorf("back on the %s page: (-want +got)\n%s", name, cmp.Diff(want, body))
 		}
 	}
@@ -75,12 +77,16 @@ func TestPlantPages(t *testing.T) {
 	c.get("/plants?at=-7.x").want(t, 400, "cursor must be the next of an earlier page")
 	c.get("/plants?name=ROSA+12").want(t, 200, "Rosa 12<", "Rosa 120<", "2 found")
 	c.get("/plants?name=none").want(t, 200, "No plants found.")
-	c.get("/plants?tag=odd").want(t, 200, "The first 50 matches.", "Rosa 99<")
+	odd := c.get("/plants?tag=odd")
+	odd.want(t, 200, "50 of 60 shown.", "Rosa 99<")
+	c.follow(odd, "Next").want(t, 200, "10 of 60 shown.", "Rosa 119<", "51–60 of 60")
+	c.get("/plants?name=rosa&at=50.-1").want(t, 400, "cursor must be the next of an earlier page")
 	c.get("/plants/7").want(t, 200, "Rosa 7", "(the operator)")
 	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402",
 		"Check the id or the address.", `href="/plants">Back to Plants</a>`)
 	c.get("/plants/x").want(t, 404)
 	c.get("/plants?id=x").want(t, 400, "id must be a whole number")
+	c.get("/plants?id=777&name=12").want(t, 404, "the store has no plant with the id 777", `value="777"`, "Rosa 12<")
 	if res := c.get("/plants?id=7"); res.Header.Get("Location") != "/plants/7" {
 		t.Errorf("id: got %d to %q", res.status, res.Header.Get("Location"))
 	}
@@ -141,9 +147,57 @@ func TestLinksKeepTheSearch(t *testing.T) {
 		}
 		res := c.get(html.UnescapeString(link[1]))
 		res.want(t, 200, want)
-		if strings.Contains(res.body, "even") || strings.Contains(res.body, "Quercus") {
+		if strings.Contains(res.body, "Rosa 2<") || strings.Contains(res.body, `"Rosa 2"`) ||
+			strings.Contains(res.body, "Quercus") {
 			t.Errorf("%s has other plants: %s", link[1], res.body)
 		}
+	}
+}
+
+// The first page of a search has the plants whose names begin with the text first, and the number of all hits up to a
+// limit.
+func TestRankedSearch(t *testing.T) {
+	t.Parallel()
+	var plants []store.Create
+	for i := range 1100 {
+		name := "Tuberosa"
+		if i >= 40 {
+			name = "Rudbeckia"
+		}
+		plants = append(plants, stored(int64(i+1), fmt.Sprintf("%s %d", name, i+1), plant.Tagged("bulb")))
+	}
+	for i := range 20 {
+		plants = append(plants, stored(int64(9000+i), "ROSA gallica", plant.Tag{}))
+	}
+	h := start(t, plants...)
+	c := h.signIn(h.admin)
+	page := c.get("/plants?name=rosa")
+	page.want(t, 200, "50 of 60 shown.", "1–50 of 60", "/plants/9019", ">Tuberosa 30<")
+	if strings.Index(page.body, "/plants/9019") > strings.Index(page.body, "/plants/1\"") {
+		t.Errorf("a name that begins with the text comes later: %s", page.body)
+	}
+	c.follow(page, "Next").want(t, 200, "10 of 60 shown.", "51–60 of 60", ">Tuberosa 31<", ">Tuberosa 40<")
+	c.get("/plants?tag=bulb").want(t, 200, "50 of at least 1\u202f000 shown.", "1–50</span>")
+	lines := c.get("/plants/search?name=rosa").body
+	_, again, _ := strings.Cut(lines, `{"type":"again"}`+"\n")
+	if !strings.HasPrefix(again, `{"type":"hit","plant":{"id":9000,`) ||
+		strings.Count(again, `"type":"hit"`) != 50 || !strings.Contains(again, `"hits":60`) {
+		t.Errorf("got the lines %s", lines)
+	}
+}
+
+// TestTagSuggestions suggests the tags of the last count, and those of the page.
+func TestTagSuggestions(t *testing.T) {
+	t.Parallel()
+	h := start(t, append(manyPlants(120), stored(900, "Quercus", plantTag("")))...)
+	c := h.signIn(h.admin)
+	c.get("/plants").want(t, 200, `list="tags"`, `<option value="even">even`)
+	for !strings.Contains(c.get("/plants/new").body, `<option value="odd">odd (60)</option>`) {
+		<-time.After(10 * time.Millisecond) // until the count has ended
+	}
+	admin := h.signIn(h.mint("admin", auth.ScopeAdmin|auth.ScopeCreate))
+	if page := admin.get("/plants/new"); strings.Contains(page.body, "odd") || strings.Contains(page.body, "901") {
+		t.Errorf("a client that may not read plants gets their tags and ids: %s", page.body)
 	}
 }
 
@@ -234,7 +288,7 @@ func TestCreatePlant(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := h.signIn(h.admin)
-	c.get("/plants/new").want(t, 200, "POST https://plants.example/plants")
+	c.get("/plants/new").want(t, 200, "POST https://plants.example/plants", `name="id" value="1"`)
 	for range 2 {
 		res := c.post("/plants/new", url.Values{"id": {" 5 "}, "name": {"ورد"}, "tag": {""}, "has-tag": {"on"}})
 		if got := res.Header.Get("Location"); res.status != 303 || !strings.HasPrefix(got, "/plants/5?done=") {
@@ -245,6 +299,11 @@ func TestCreatePlant(t *testing.T) {
 	if err != nil || record.Plant != (plant.Plant{Name: "ورد", Tag: plant.Tagged("")}) || record.CreatedBy != "operator" {
 		t.Errorf("got %+v, %v", record, err)
 	}
+	c.get("/plants/5?done=created").want(t, 200, `href="/plants/new">Create another<`)
+	used := c.post("/plants/new", url.Values{"id": {"5"}, "free": {"5"}, "name": {"x"}, "tag": {"bulb"}})
+	used.want(t, 400, "Plant 5 was created by somebody else meanwhile", `name="id" value="6"`, `value="x"`, `value="bulb"`)
+	c.post("/plants/new", url.Values{"id": {"5"}, "free": {"4"}, "name": {"x"}}).want(t, 400, "Error 40041",
+		`name="id" value="5"`, "6 is free.")
 	c.get("/plants/5?done=replayed").want(t, 200, "had this plant already", "(empty)")
 	c.post("/plants/new", url.Values{"id": {"5"}, "name": {"other"}}).want(t, 400, "Error 40041", `value="other"`)
 	c.post("/plants/new", url.Values{"id": {`1,"x":2`}, "name": {"a"}}).want(t, 400, "Error 40012")

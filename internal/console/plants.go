@@ -7,8 +7,10 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
@@ -28,9 +30,34 @@ type plantList struct {
 	ID        string // as entered, if it is not an id
 	Pager     pager
 	End       *admin.SearchEnd
+	AtLeast   bool // the search has ended before the last plant, so there may be more hits
 	CanCreate bool
 	Query     template.URL // the search as a query, for the links; html/template would escape a string again
 	Total     string       // number of stored plants; empty: unknown
+	Tags      []admin.TagCount
+	LongIDs   bool // an id needs a wide column
+}
+
+// tags returns suggestions for a tag: the most frequent ones of the last count of the plants, and those of a page, whose
+// numbers are unknown. It starts a count of its own only where that is as cheap as a few searches.
+func (c *Console) tags(shown []plant.Record) []admin.TagCount {
+	const tagsMax, countedMax, ageMax = 50, 1_000_000, 10 * time.Minute
+	counts := c.Operations.LastCounts()
+	if all := c.Operations.Gauges().Plants; all != nil && *all <= countedMax {
+		counts, _, _ = c.Operations.Counts(ageMax) // an error means that the server ends
+	}
+	var list []admin.TagCount
+	if counts != nil {
+		list = slices.Clone(counts.Tags[:min(tagsMax, len(counts.Tags))])
+	}
+	for _, p := range shown {
+		tag, _ := p.Tag.Get()
+		same := func(known admin.TagCount) bool { return known.Tag == tag }
+		if len(tag) <= admin.TagBytesMax && len(list) < 2*tagsMax && !slices.ContainsFunc(list, same) {
+			list = append(list, admin.TagCount{Tag: tag})
+		}
+	}
+	return slices.DeleteFunc(list, func(t admin.TagCount) bool { return t.Tag == "" })
 }
 
 func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
@@ -48,12 +75,22 @@ func (c *Console) showPlants(call *server.Call) error {
 	if id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err == nil {
+			_, err = c.Operations.Plant(call.Context(), n)
+		} else {
+			err = plant.InvalidQuery("id must be a whole number such as 42; got %.100q", id)
+		}
+		refusal, ok := errors.AsType[*plant.Error](err)
+		if err == nil || ok && refusal.Code.Status() >= http.StatusInternalServerError {
 			redirect(call, "/plants/"+strconv.FormatInt(n, 10))
 			return nil
 		}
-		fault = plant.InvalidQuery("id must be a whole number such as 42; got %.100q", id)
+		if !ok {
+			return err
+		}
+		fault = refusal
 	}
 	q, search := searchOf(call.Request)
+	q.Ranked = search
 	list := plantList{Name: q.Name, ID: id, CanCreate: call.Principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, _ = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
@@ -65,10 +102,13 @@ func (c *Console) showPlants(call *server.Call) error {
 	if search {
 		var end admin.SearchEnd
 		end, err = c.Operations.Search(call.Context(), q, func(p admin.SearchProgress) error {
+			if p.Again {
+				list.Plants = nil
+			}
 			list.Plants = append(list.Plants, p.Hits...)
 			return nil
 		})
-		list.End, list.Next = &end, end.Next
+		list.End, list.Next, list.AtLeast = &end, end.Next, end.Reason != admin.Complete
 	} else {
 		list.Page, err = c.Operations.Plants(call.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
 	}
@@ -76,9 +116,17 @@ func (c *Console) showPlants(call *server.Call) error {
 		return err
 	}
 	list.Pager = newPager(call.Request, "plants", "/plants", len(list.Plants), list.Next)
-	if all != nil && !search {
+	switch {
+	case search && !list.AtLeast:
+		list.Pager.All = list.End.Hits
+	case !search && all != nil:
 		list.Pager.All = *all
 	}
+	list.Tags = c.tags(list.Plants)
+	list.LongIDs = slices.ContainsFunc(list.Plants, func(p plant.Record) bool {
+		const digitsMax = 10
+		return len(strconv.FormatInt(p.ID, 10)) > digitsMax
+	})
 	v := view{Title: "Plants", Content: list, Fault: fault}
 	return c.render(call, v.status(), "plants", v)
 }
@@ -89,6 +137,7 @@ func (c *Console) streamPlants(call *server.Call) error {
 	if !search {
 		return plant.InvalidQuery("the search needs name or tag")
 	}
+	q.Ranked = true
 	return c.api.SendSearch(call, q)
 }
 
@@ -97,6 +146,7 @@ type plantPage struct {
 	plant.Record
 
 	CanChange bool // the page has the forms that correct and erase it
+	Another   bool // it was created in a form, which can create another one
 }
 
 func (c *Console) showPlant(call *server.Call, fault *plant.Error) error {
@@ -105,7 +155,8 @@ func (c *Console) showPlant(call *server.Call, fault *plant.Error) error {
 		return err
 	}
 	id := strconv.FormatInt(record.ID, 10)
-	content := plantPage{record, call.Principal.Scopes.Has(auth.ScopeAdmin)}
+	another := call.URL.Query().Get("done") == "created" && call.Principal.Scopes.Has(auth.ScopeCreate)
+	content := plantPage{record, call.Principal.Scopes.Has(auth.ScopeAdmin), another}
 	v := view{Title: "Plant " + id, Address: "/plants/" + id, Content: content, Fault: fault}
 	return c.render(call, v.status(), "plant", v)
 }
@@ -126,10 +177,27 @@ type newPlant struct {
 	Body          string // the refused request; empty: none
 	Fault         *plant.Error
 	URL           string // where clients create plants
+	Tags          []admin.TagCount
+	Free          string // an id that no plant has, as far as it is known now; empty: none
+	Used          string // the id that was free when the form was shown; empty: it still is, or was not used
 }
 
 func (c *Console) showNewPlant(call *server.Call) error {
-	return c.render(call, http.StatusOK, "new-plant", view{Title: "New plant", Content: newPlant{URL: c.operationURL()}})
+	n := c.newPlant(call)
+	n.ID = n.Free
+	return c.render(call, http.StatusOK, "new-plant", view{Title: "New plant", Content: n})
+}
+
+// newPlant returns the content of an empty form. Only who may read plants learns of their ids and tags.
+func (c *Console) newPlant(call *server.Call) newPlant {
+	n := newPlant{URL: c.operationURL()}
+	if call.Principal.Scopes.Has(auth.ScopeRead) {
+		n.Tags = c.tags(nil)
+		if free, err := c.Operations.FreeID(call.Context()); err == nil && free != 0 {
+			n.Free = strconv.FormatInt(free, 10)
+		}
+	}
+	return n
 }
 
 func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").String() }
@@ -139,7 +207,7 @@ func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").
 func (c *Console) createPlant(call *server.Call) error {
 	n := newPlant{
 		ID: strings.TrimSpace(call.Form.Get("id")), Name: call.Form.Get("name"), Tag: call.Form.Get("tag"),
-		HasTag: call.Form.Has("has-tag"), URL: c.operationURL(),
+		HasTag: call.Form.Has("has-tag"),
 	}
 	body := n.body()
 	decoded, err := plant.Decode(body)
@@ -148,7 +216,12 @@ func (c *Console) createPlant(call *server.Call) error {
 		replayed, err = c.WritePath.Create(trace.FromContext(call.Context()), call.Principal, decoded)
 	}
 	if e, ok := errors.AsType[*plant.Error](err); ok {
-		n.Body, n.Fault = string(body), e
+		form := c.newPlant(call)
+		n.Body, n.Fault, n.URL, n.Tags, n.Free = string(body), e, form.URL, form.Tags, form.Free
+		taken := e.Code == plant.CodeDifferentName || e.Code == plant.CodeDifferentTag
+		if taken && n.Free != "" && n.ID == call.Form.Get("free") {
+			n.ID, n.Used, n.Fault = n.Free, n.ID, nil
+		}
 		return c.render(call, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
 	}
 	if err != nil {

@@ -31,7 +31,7 @@ function localTimes(root) {
     if (Number.isNaN(at.getTime())) continue;
     if ("clock" in time.dataset) time.textContent = clock.format(at);
     else if ("ago" in time.dataset) time.textContent = ago(at);
-    else time.replaceChildren(part(date.format(at)), " ", part(second.format(at)));
+    else time.replaceChildren(part(date.format(at)), " ", part(("minute" in time.dataset ? clock : second).format(at)));
     time.title = full.format(at);
   }
 }
@@ -143,6 +143,7 @@ function plantRow(hit) {
   const row = document.createElement("tr");
   const id = cell("num");
   id.textContent = hit.id;
+  if (hit.id.length > 10) document.querySelector("[data-hits]").classList.add("long");
   if (hit.damaged) {
     const mark = cell();
     mark.append(part("damaged"));
@@ -157,7 +158,7 @@ function plantRow(hit) {
   name.dir = "auto";
   const link = document.createElement("a");
   link.href = "/plants/" + hit.id;
-  link.textContent = hit.name || "(empty name)";
+  link.textContent = hit.name.replace(/^(.{1000}).+/su, "$1…") || "(empty name)";
   name.append(link);
   const tag = cell();
   if (hit.tag !== undefined) {
@@ -172,6 +173,7 @@ function plantRow(hit) {
   const at = cell();
   const time = document.createElement("time");
   time.dateTime = hit.created_at;
+  time.dataset.minute = "";
   at.append(time);
   const by = cell();
   const who = document.createElement(hit.created_by ? "bdi" : "span");
@@ -233,9 +235,19 @@ function searchAsYouType(form) {
         if (line.type === "hit") {
           hits++;
           body.append(plantRow(line.plant));
+        } else if (line.type === "again") { // the same search, now with the names first that begin with the text
+          hits = 0;
+          body.replaceChildren();
         } else if (line.type === "end") {
-          status.textContent = line.next ? "The first " + number.format(hits) + " matches."
-            : number.format(hits) + " found; " + number.format(line.rows) + " plants searched.";
+          const all = (line.reason === "complete" ? "" : "at least ") + number.format(line.hits);
+          status.textContent = line.next ? number.format(hits) + " of " + all + " shown. "
+            : all + " found; " + number.format(line.rows) + " plants searched.";
+          if (line.next) {
+            const more = document.createElement("a");
+            more.href = "/plants?" + query + "&at=" + hits + "." + line.next;
+            more.textContent = "Show the next";
+            status.append(more);
+          }
           empty.lastChild.textContent = "No plants found.";
           empty.hidden = hits > 0;
         } else if (Date.now() - told > 900) { // a screen reader reads each text
