@@ -46,7 +46,7 @@ type Job struct {
 
 	Plants int64 `json:"plants,omitempty"` // in the store that a drill has restored
 
-	Failures     int       `json:"failures,omitempty"`     // scheduled backups up to this one that failed for the same reason
+	Failures     int       `json:"failures,omitempty"`     // scheduled backups that failed for the same reason
 	FailingSince time.Time `json:"failing_since,omitzero"` // start of the first of them
 
 	Faults   []string            `json:"faults,omitempty"`  // damage that a verification or a drill has found; at most 20
