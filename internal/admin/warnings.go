@@ -245,7 +245,7 @@ var conditions = []condition{
 			}
 			return textIf(o.CredentialsExpiring > 1, "%d credentials expire within 7 days.", o.CredentialsExpiring)
 		},
-		"Rotate it, or them.", "/credentials?state=expiring", nil,
+		"Rotate each before it expires.", "/credentials?state=expiring", nil,
 	},
 	{
 		"ended-credential-used", Notable, (*observed).endedUsed,

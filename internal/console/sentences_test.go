@@ -75,7 +75,9 @@ func TestEventsAreSentences(t *testing.T) {
 		{audit.SignIn, anna, "console=code", "anna signed in to the console by code"},
 		{audit.SignIn, root, "", "root used the admin listener from 192.0.2.1"},
 		{
-			audit.SignInRefused, audit.Origin{}, "console=token count=4",
+			audit.SignInRefused,
+			audit.Origin{},
+			"console=token count=4",
 			"Somebody could not sign in to the console by token (4 times)",
 		},
 		{audit.ServerReload, root, "setting.log-format=json", "root changed the settings log-format of the running server"},
@@ -91,7 +93,9 @@ func TestEventsAreSentences(t *testing.T) {
 		}
 	}
 	settings := []audit.Detail{
-		{Key: "setting.db", Value: "a.db"}, {Key: "source.db", Value: "--db"}, {Key: "setting.log-level", Value: "info"},
+		{Key: "setting.db", Value: "a.db"},
+		{Key: "source.db", Value: "--db"},
+		{Key: "setting.log-level", Value: "info"},
 		{Key: "version", Value: "1.0.0"},
 	}
 	if got := record(audit.ServerStart, root, settings...); got != "root started the server, version 1.0.0" {

@@ -150,7 +150,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		WritePath: v.writePath, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
 		Warnings: func(ctx context.Context) any { return h.operations.Warnings(ctx) },
-		Tracer: h.tracer,
+		Tracer:   h.tracer,
 	}
 	h.public, h.admin, err = server.New(h.configOf(s))
 	v.onStart(func(context.Context) { h.serve() })
