@@ -21,7 +21,7 @@ help: ## list the targets
 .PHONY: run
 run: ## build ./plantstore and run the server; ARGS='…' adds to its command line
 	@[ -e plantstore ] || echo 'The first build takes a few minutes. Each package is shown when it is compiled.'
-	@go build -v -o plantstore ./cmd/plantstore
+	@CGO_ENABLED=0 go build -v -o plantstore ./cmd/plantstore
 	@exec ./plantstore serve $(ARGS)
 
 .PHONY: test

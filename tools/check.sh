@@ -46,6 +46,8 @@ done
 for package in internal/acme internal/console internal/trace; do
 	! changed "^$package/" || tools/long-tests.sh "$package"
 done
+# What clients that were generated from the specification rely on.
+! changed '^(internal/(server/(openapi|testdata/spec|oasdiff)|apidoc/)|tools/oasdiff)' || tools/long-tests.sh internal/server
 # The links of the pages that are published.
 ! changed '^(site/|docs/.*\.md$|README\.md$)' || { tools/need.sh browser site && tools/long-tests.sh site; }
 ! changed '^bench/' || (cd bench && go test -count=1 ./...)

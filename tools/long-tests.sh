@@ -15,7 +15,7 @@ for package in ${*:-$all}; do
 	internal/console) names='.*InBrowser|Screenshots|Lighthouse' ;;
 	internal/dump) names='PlantTooLarge' ;;
 	internal/s3) names='LongList' ;;
-	internal/server) names='InvalidCredentialsTakeTheSameTime' ;;
+	internal/server) names='InvalidCredentialsTakeTheSameTime|NoBreakingChange' ;;
 	internal/sqlite) names='RestoreToEachCommit' ;;
 	internal/trace) names='RealCollector' ;;
 	cmd/plantstore) names='Provider|LargestPlantInEveryFormat|CommandsUnderLoad|PlantsOfManyClientsAreExportedUnchanged|'

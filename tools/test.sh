@@ -5,14 +5,14 @@ cd "$(dirname "$0")/.."
 
 # SQLite is C code that was translated into one Go package. The race detector would make it five times slower, and its races
 # are not of this project: the package runs without it.
-race=
+#
+# The programs that tests build get the same flags, so that no package is compiled twice.
 if tools/can-race.sh; then
-	race='-race -gcflags=modernc.org/sqlite/lib=-race=false'
-	export CGO_ENABLED=1
+	export GOFLAGS="${GOFLAGS:-} -race -gcflags=modernc.org/sqlite/lib=-race=false" CGO_ENABLED=1
 fi
 
 # By default, the race detector sleeps for a second when a program ends.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 
-# shellcheck disable=SC2086 # two arguments
-go test $race -short -count=1 -shuffle=on -parallel=4 -timeout=20m ./...
+# make check runs go vet with all its analyzers.
+go test -vet=off -short -count=1 -shuffle=on -parallel=4 -timeout=20m ./...
