@@ -68,7 +68,7 @@ type Config struct {
 type Source struct {
 	config  Config
 	log     *slog.Logger
-	metrics metrics
+	metrics *metrics
 	client  *acme.Client
 	times   times
 	domains []*domain          // in the order of the configuration

@@ -175,7 +175,7 @@ func (s *Source) obtain(ctx context.Context, d *domain) (next time.Time, err err
 		return s.failed(ctx, d, past, err)
 	}
 	d.unreachable = 0
-	s.metrics.issued.Inc()
+	s.metrics.issued.Add(1)
 	s.log.Info("certificate issued", "domain", d.name, "serial", fmt.Sprintf("%x", leaf.SerialNumber),
 		"expires", leaf.NotAfter.UTC().Format(time.RFC3339))
 	if err := errors.Join(s.save(ctx, d), s.config.Storage.Delete(ctx, d.failuresKey())); err != nil {
@@ -187,7 +187,7 @@ func (s *Source) obtain(ctx context.Context, d *domain) (next time.Time, err err
 // failed logs a failed order and returns the time of the next one. A refusal of the CA counts against its rate limits,
 // so it is stored; a CA that does not respond may respond to the next start.
 func (s *Source) failed(ctx context.Context, d *domain, past failures, err error) (next time.Time, storage error) {
-	s.metrics.failed.Inc()
+	s.metrics.failed.Add(1)
 	var problem acme.Problem
 	refused := errors.As(err, &problem)
 	if refused {

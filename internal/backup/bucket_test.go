@@ -312,7 +312,7 @@ func TestBucketFails(t *testing.T) {
 	r, s, _ := newBucketRig(t)
 	s.Kill()
 	r.Start()
-	for testutil.ToFloat64(r.failed) == 0 {
+	for r.failed.Load() == 0 {
 		<-time.After(10 * time.Millisecond)
 	}
 	r.Close()

@@ -63,10 +63,7 @@ func newCopier(s *Service, metrics prometheus.Registerer) (*copier, error) {
 			Help: "Attempts to copy commits to the destination of the backups that failed.",
 		}),
 	}
-	metrics.MustRegister(c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_copy_lag_seconds",
-		Help: "Time since the destination of the backups had all commits.",
-	}, func() float64 { return time.Since(c.copiedTo()).Seconds() }))
+	metrics.MustRegister(c.failed)
 	return c, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,15 +21,6 @@ type directory struct {
 }
 
 func newDirectory(path string) *directory { return &directory{path: path, removeFile: os.Remove} }
-
-// freeBytes returns the free space of the file system, NaN if it is unknown.
-func (d *directory) freeBytes() float64 {
-	free, err := safefile.FreeBytes(d.path)
-	if err != nil {
-		return math.NaN()
-	}
-	return float64(free)
-}
 
 func (d *directory) location(name string) string { return filepath.Join(d.path, name) }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/s3"
@@ -82,7 +81,7 @@ func (s *Service) mergeSegments() {
 	}
 }
 
-// merging is the state of the merges for metrics and the console.
+// merging is the state of the merges for Numbers and the console.
 type merging struct {
 	segments int64     // in the destination, at the last merge
 	since    time.Time // when the first merge began that has not succeeded; zero: none
@@ -107,27 +106,6 @@ func (s *Service) mergeRound(ctx context.Context, now time.Time) {
 	if s.merging.fault = err; err == nil {
 		s.merging.since = time.Time{}
 	}
-}
-
-func (s *Service) registerMerging(metrics prometheus.Registerer) {
-	state := func() merging {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.merging
-	}
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_copy_segments",
-		Help: "Segments in the destination of the backups, when the last merge began.",
-	}, func() float64 { return float64(state().segments) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_copy_merge_lag_seconds",
-		Help: "Time for which merges of segments run or fail; 0 after one has succeeded.",
-	}, func() float64 {
-		since := state().since
-		if since.IsZero() {
-			return 0
-		}
-		return time.Since(since).Seconds()
-	}))
 }
 
 // mergeOld merges the segments of the own timeline, and of those that it follows, that are old enough at a time. A

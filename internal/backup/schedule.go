@@ -30,7 +30,7 @@ func (s *Service) schedule() {
 		case s.ctx.Err() != nil:
 			return
 		case err != nil:
-			s.failed.Inc()
+			s.failed.Add(1)
 			next = time.Now().Add(min(s.config.Every, retryAfter))
 		default:
 			s.last.Set(float64(started.Unix()))

@@ -138,14 +138,15 @@ func (r *rig) want(when string, files, log []string, last time.Time, failed, not
 		r.t.Errorf("%s: log, -want +got:\n%s", when, diff)
 	}
 	for _, metric := range []struct {
-		name string
-		m    prometheus.Collector
-		want float64
+		name      string
+		got, want float64
 	}{
-		{"last success", r.last, unixOrZero(last)}, {"failed", r.failed, failed}, {"not removed", r.notRemoved, notRemoved},
+		{"last success", testutil.ToFloat64(r.last), unixOrZero(last)},
+		{"failed", float64(r.failed.Load()), failed},
+		{"not removed", testutil.ToFloat64(r.notRemoved), notRemoved},
 	} {
-		if got := testutil.ToFloat64(metric.m); got != metric.want {
-			r.t.Errorf("%s: %s is %v, want %v", when, metric.name, got, metric.want)
+		if metric.got != metric.want {
+			r.t.Errorf("%s: %s is %v, want %v", when, metric.name, metric.got, metric.want)
 		}
 	}
 }

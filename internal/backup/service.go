@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,10 +106,9 @@ type Service struct {
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
-	last       prometheus.Gauge // start of the newest scheduled backup
-	failed     prometheus.Counter
-	notRemoved prometheus.Counter
-	vanished   prometheus.Counter
+	last             prometheus.Gauge // start of the newest scheduled backup
+	notRemoved       prometheus.Counter
+	failed, vanished atomic.Int64 // which Numbers returns too
 }
 
 // New returns a service for a destination. Start starts its schedule; the caller ends it with Close. New reads the
@@ -118,22 +118,16 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved, s.vanished)
-	if d, ok := s.to.(*directory); ok {
-		c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_backup_disk_free_bytes",
-			Help: "Free bytes of the file system of the backup directory.",
-		}, d.freeBytes))
+	if c.Lag > 0 {
+		if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
+			return nil, err
+		}
+		if s.copier, err = newCopier(s, c.Metrics); err != nil {
+			return nil, err
+		}
 	}
-	if c.Lag == 0 {
-		return s, nil
-	}
-	if _, _, err := c.Engine.StartJournal(s.ctx); err != nil { // before the first backup
-		return nil, err
-	}
-	s.registerMerging(c.Metrics)
-	s.copier, err = newCopier(s, c.Metrics)
-	return s, err
+	s.measure(c.Metrics)
+	return s, nil
 }
 
 func newService(c Config) (*Service, error) {
@@ -162,17 +156,9 @@ func newService(c Config) (*Service, error) {
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_backups_failed_total",
-			Help: "Scheduled backups that failed.",
-		}),
 		notRemoved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_not_removed_total",
 			Help: "Attempts to remove old backups or merged segments that failed.",
-		}),
-		vanished: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_backups_vanished_total",
-			Help: "Backups that are no longer in the destination, although this server has not removed them.",
 		}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -270,7 +256,7 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 	}
 	for name := range s.listed {
 		if kept[name] && !names[name] {
-			s.vanished.Inc()
+			s.vanished.Add(1)
 			s.config.Log.Warn("a backup has vanished: nobody has removed it through this server", "file", s.to.location(name))
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/sqlite/dbfile"
 )
@@ -187,7 +186,7 @@ func TestBackupIsRemoved(t *testing.T) {
 		t.Errorf("log %v", lines)
 	}
 	list()
-	if got := testutil.ToFloat64(r.vanished); got != 1 {
+	if got := r.vanished.Load(); got != 1 {
 		t.Errorf("%v backups vanished, want 1", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,8 +26,8 @@ import (
 type Pair struct {
 	files[tls.Certificate]
 
-	log     *slog.Logger
-	metrics pairMetrics
+	log               *slog.Logger
+	reloads, failures atomic.Int64
 
 	warnedAt time.Time // when the expiry was last logged
 	expired  bool      // the last line was about an expired certificate
@@ -36,11 +37,12 @@ type Pair struct {
 // certificates, and its private key. An expired certificate is not an error then, only a line in the log: a server with
 // an expired certificate is easier to repair than one that does not run.
 func OpenPair(cert, key string, log *slog.Logger, metrics prometheus.Registerer) (*Pair, error) {
-	p := &Pair{log: log, metrics: newPairMetrics(metrics)}
+	p := &Pair{log: log}
 	p.files.paths, p.files.parse, p.files.checked = []string{cert, key}, p.parsePair, p.report
 	if _, err := p.load(); err != nil {
 		return nil, err
 	}
+	p.measure(metrics)
 	p.loaded()
 	p.warn()
 	return p, nil
@@ -112,20 +114,18 @@ func (p *Pair) report(changed bool, err error) {
 	switch {
 	case changed:
 		p.warnedAt, p.expired = time.Time{}, false
-		p.metrics.reloads.Inc()
+		p.reloads.Add(1)
 		p.loaded()
 	case err != nil:
-		p.metrics.failures.Inc()
+		p.failures.Add(1)
 		p.log.Error("could not load the new TLS certificate; the previous one stays in use", "error", err)
 	}
 	p.warn()
 }
 
-// loaded logs and measures a new pair.
+// loaded logs a new pair.
 func (p *Pair) loaded() {
 	leaf := p.current.Load().Leaf
-	p.metrics.start.Set(float64(leaf.NotBefore.Unix()))
-	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	p.log.Info("TLS certificate loaded", "file", p.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
 	if lacksIssuer(p.current.Load()) {
 		p.log.Warn("the certificate of the issuer does not follow the TLS certificate, and clients may refuse it: "+
@@ -175,27 +175,31 @@ func namesOf(leaf *x509.Certificate) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-type pairMetrics struct {
-	start, expiry     prometheus.Gauge // when the validity starts and ends
-	reloads, failures prometheus.Counter
+// Validity returns when the validity of the certificate in use starts and ends.
+func (p *Pair) Validity() (begin, end time.Time) {
+	leaf := p.current.Load().Leaf
+	return leaf.NotBefore, leaf.NotAfter
 }
 
-// newPairMetrics returns new metrics and registers them, unless the registerer is nil.
-func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
+// Reloads returns how many changes of the files were loaded and how many were refused.
+func (p *Pair) Reloads() (loaded, refused int64) { return p.reloads.Load(), p.failures.Load() }
+
+// measure registers the metrics, unless the registerer is nil.
+func (p *Pair) measure(registerer prometheus.Registerer) {
 	to := promauto.With(registerer)
-	loads := to.NewCounterVec(prometheus.CounterOpts{
-		Name: "plantstore_tls_certificate_reloads_total",
-		Help: "Changes of the files of the TLS certificate, by result: loaded or refused.",
-	}, []string{"result"})
-	return pairMetrics{
-		start: to.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
-			Help: "Time from which on the TLS certificate in use is valid.",
-		}),
-		expiry: to.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
-			Help: "Time at which the TLS certificate in use expires.",
-		}),
-		reloads: loads.WithLabelValues("loaded"), failures: loads.WithLabelValues("refused"),
+	for result, n := range map[string]*atomic.Int64{"loaded": &p.reloads, "refused": &p.failures} {
+		to.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "plantstore_tls_certificate_reloads_total",
+			Help:        "Changes of the files of the TLS certificate, by result: loaded or refused.",
+			ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(n.Load()) })
 	}
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
+		Help: "Time from which on the TLS certificate in use is valid.",
+	}, func() float64 { begin, _ := p.Validity(); return float64(begin.Unix()) })
+	to.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
+		Help: "Time at which the TLS certificate in use expires.",
+	}, func() float64 { _, end := p.Validity(); return float64(end.Unix()) })
 }

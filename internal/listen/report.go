@@ -2,6 +2,7 @@ package listen
 
 import (
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -39,8 +40,9 @@ type refusal struct {
 
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
-	limited          prometheus.Counter
-	refused, evicted map[reason]prometheus.Counter
+	limited prometheus.Counter
+	refused map[reason]*atomic.Int64
+	evicted map[reason]prometheus.Counter
 }
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil. open returns the number of open
@@ -56,17 +58,21 @@ func newMetrics(registerer prometheus.Registerer, listener string, open func() i
 		Help: "Connections that waited, and forwarded requests that were refused, " +
 			"because their client sent many requests without a valid credential.",
 	})
-	refused := to.NewCounterVec(prometheus.CounterOpts{
-		Name: "plantstore_connections_refused_total", ConstLabels: labels,
-		Help: "Connections that the listener refused.",
-	}, []string{"reason"})
+	refused := map[reason]*atomic.Int64{}
+	for _, r := range []reason{noDescriptor, tooMany, tooManyOfAddress, noCredential} {
+		n := new(atomic.Int64)
+		refused[r] = n
+		to.NewCounterFunc(prometheus.CounterOpts{
+			Name: "plantstore_connections_refused_total", Help: "Connections that the listener refused.",
+			ConstLabels: prometheus.Labels{"listener": listener, "reason": string(r)},
+		}, func() float64 { return float64(n.Load()) })
+	}
 	evicted := to.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_evicted_total", ConstLabels: labels,
 		Help: "Connections that the listener closed because of their number.",
 	}, []string{"reason"})
 	return metrics{
-		limited: limited,
-		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, noCredential),
+		limited: limited, refused: refused,
 		evicted: counters(evicted, longIdle, longIncomplete, overShare, heavy),
 	}
 }
@@ -79,9 +85,18 @@ func counters(of *prometheus.CounterVec, reasons ...reason) map[reason]prometheu
 	return all
 }
 
+// Refused returns the number of refused connections by reason.
+func (l *Listener) Refused() map[string]int64 {
+	all := map[string]int64{}
+	for r, n := range l.metrics.refused {
+		all[string(r)] = n.Load()
+	}
+	return all
+}
+
 // refuse counts and logs a refused connection.
 func (l *Listener) refuse(r *refusal) {
-	l.metrics.refused[r.reason].Inc()
+	l.metrics.refused[r.reason].Add(1)
 	if n := l.lines.Add(string(r.reason), 1); n > 0 {
 		l.log.Warn("connections refused",
 			"listener", l.name, "reason", string(r.reason), "connections", n, "error", r.text)

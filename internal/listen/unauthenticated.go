@@ -328,7 +328,7 @@ func (c *Conn) await(t *turn) error {
 	if l.unauthenticated.leave(t) {
 		return nil
 	}
-	l.metrics.refused[noCredential].Inc()
+	l.metrics.refused[noCredential].Add(1)
 	return io.EOF
 }
 

@@ -50,7 +50,7 @@ type Verifier struct {
 	fetchedAt atomic.Int64 // the last successful fetch, in Unix nanoseconds; 0: none
 	failed    atomic.Int64 // fetches since then
 	cause     string       // why the last fetch failed; only the running fetch uses it
-	failures  prometheus.Counter
+	failures  atomic.Int64 // fetches since the start
 
 	waiting     chan struct{} // semaphore of the requests that wait for a fetch
 	mu          sync.Mutex

@@ -102,7 +102,7 @@ func (v *Verifier) refresh() {
 	case v.ctx.Err() != nil:
 		return
 	case err != nil:
-		v.failures.Inc()
+		v.failures.Add(1)
 		v.failed.Add(1)
 		level := slog.LevelWarn
 		cause := err.Error()

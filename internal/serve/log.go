@@ -5,9 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"plantstore/internal/config"
 )
@@ -50,7 +52,7 @@ type logBuffer struct {
 	notice  func(dropped int) []byte // returns the line that reports dropped lines; owned by the goroutine
 	spare   []byte                   // memory of the previous write, for reuse; owned by the goroutine
 	cut     bool                     // the previous write ended within a line; owned by the goroutine
-	dropped prometheus.Counter
+	dropped atomic.Int64             // lines
 
 	mu         sync.Mutex
 	lines      []byte // whole lines to write; guarded by mu
@@ -72,10 +74,6 @@ const (
 func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
 	b := &logBuffer{
 		w: w, notice: notice,
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_log_lines_dropped_total",
-			Help: "Log lines dropped because the reader of standard error was too slow or a write failed.",
-		}),
 		nonempty: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -103,9 +101,17 @@ func (b *logBuffer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// measure registers the metric of the log.
+func (b *logBuffer) measure(to prometheus.Registerer) {
+	promauto.With(to).NewCounterFunc(prometheus.CounterOpts{
+		Name: "plantstore_log_lines_dropped_total",
+		Help: "Log lines dropped because the reader of standard error was too slow or a write failed.",
+	}, func() float64 { return float64(b.dropped.Load()) })
+}
+
 func (b *logBuffer) dropLocked(lines int) {
 	b.unreported += lines
-	b.dropped.Add(float64(lines))
+	b.dropped.Add(int64(lines))
 }
 
 // signalOne sends a value unless the channel already has one.

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"plantstore/internal/config"
 )
 
@@ -57,7 +55,7 @@ func (r *faultyReader) check(t *testing.T, b *logBuffer, logged int) (dropped in
 	if written+dropped != logged {
 		t.Errorf("%d lines written and %d reported as dropped, want a sum of %d", written, dropped, logged)
 	}
-	if got := testutil.ToFloat64(b.dropped); got != float64(dropped) {
+	if got := b.dropped.Load(); got != int64(dropped) {
 		t.Errorf("%v lines counted as dropped, %d reported", got, dropped)
 	}
 	return dropped

@@ -57,7 +57,7 @@ type Addresses struct {
 // openListeners opens both listeners, or uses the sockets of systemd; serve starts their servers. It returns all faults
 // of listeners, certificates and traces.
 func (v *instance) openListeners(ctx context.Context) error {
-	v.metrics.MustRegister(v.Log.dropped)
+	v.Log.measure(v.metrics)
 	s := v.Settings
 	sockets, err := openSockets(s, v.log)
 	if err != nil {

@@ -93,8 +93,9 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 
 // Numbers are values of the metrics of the requests since the start of the process.
 type Numbers struct {
-	ClientErrors, ServerErrors int64    // responses of the public listener with a status 4xx and 5xx
-	Latency                    []Bucket // creates, ascending
+	ClientErrors, ServerErrors int64                // responses of the public listener with a status 4xx and 5xx
+	Latency                    []Bucket             // creates, ascending
+	Errors                     map[plant.Code]int64 // responses of both listeners
 }
 
 // Bucket is a bucket of a histogram: the number of values up to and including a bound in seconds.
@@ -103,7 +104,10 @@ type Bucket struct{ Bound, Count float64 }
 // Numbers returns the values of both servers of New.
 func (s *Server) Numbers() Numbers {
 	m := s.handler.Load().metrics
-	n := Numbers{ClientErrors: m.failed[0].Load(), ServerErrors: m.failed[1].Load()}
+	n := Numbers{ClientErrors: m.failed[0].Load(), ServerErrors: m.failed[1].Load(), Errors: map[plant.Code]int64{}}
+	for code, responses := range m.errors {
+		n.Errors[code] = responses.Load()
+	}
 	var creates dto.Metric
 	_ = m.creates.Write(&creates) // it returns no error
 	for _, b := range creates.GetHistogram().GetBucket() {

@@ -94,7 +94,7 @@ func (s *Sender) expire() {
 	}
 }
 
-// count sets the gauges and Status.Dead.
+// count sets the gauges, Status.Dead and Status.Oldest.
 func (s *Sender) count() {
 	totals, err := s.config.Outbox.OutboxTotals(s.sending)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Sender) count() {
 		t := totals[id]
 		s.metrics.set(r, t)
 		r.mu.Lock()
-		r.status.Dead = t.Dead
+		r.status.Dead, r.status.Oldest = t.Dead, t.Oldest
 		r.mu.Unlock()
 	}
 }

@@ -13,6 +13,7 @@ type Status struct {
 	PausedUntil time.Time `json:"paused_until,omitzero"` // no claims until then
 	Gone        bool      `json:"gone"`                  // the receiver has answered 410: no attempts until a restart
 	Dead        int64     `json:"-"`                     // dead letters of all servers, when they were counted last
+	Oldest      time.Time `json:"-"`                     // of the events to deliver, counted then; zero: there was none
 }
 
 // Status returns the state of the deliveries by Webhook.ID. A nil Sender has none.

@@ -14,22 +14,17 @@ import (
 
 // metrics are the metrics of the write path. The server counts refused requests by error number.
 type metrics struct {
-	created, failed atomic.Int64 // which Numbers returns too
-	replayed        prometheus.Counter
-	wait            prometheus.Histogram
-	plants          prometheus.Histogram
-	took            prometheus.Histogram
+	created, failed, refusedFull, refusedShare atomic.Int64 // which Numbers returns too
 
-	refusedFull, refusedShare prometheus.Counter
+	replayed prometheus.Counter
+	wait     prometheus.Histogram
+	plants   prometheus.Histogram
+	took     prometheus.Histogram
 }
 
 func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() store.Durability) *metrics {
 	seconds := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	in := promauto.With(to)
-	refused := in.NewCounterVec(prometheus.CounterOpts{
-		Name: "plantstore_plants_refused_total",
-		Help: "Plants refused because the queue was full, or nearly full and the credential had its share.",
-	}, []string{"reason"})
 	in.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_queue_plants",
 		Help: "Plants that wait for the next commit.",
@@ -62,8 +57,13 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 			Help:    "Duration of a commit, including the sync.",
 			Buckets: seconds,
 		}),
-		refusedFull:  refused.WithLabelValues("full"),
-		refusedShare: refused.WithLabelValues("share"),
+	}
+	for reason, n := range m.refused() {
+		in.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "plantstore_plants_refused_total",
+			Help:        "Plants refused because the queue was full, or nearly full and the credential had its share.",
+			ConstLabels: prometheus.Labels{"reason": reason},
+		}, func() float64 { return float64(n.Load()) })
 	}
 	in.NewCounterFunc(prometheus.CounterOpts{
 		Name: "plantstore_plants_created_total",
@@ -76,6 +76,11 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 	return m
 }
 
+// refused returns the counters of refused plants by reason.
+func (m *metrics) refused() map[string]*atomic.Int64 {
+	return map[string]*atomic.Int64{"full": &m.refusedFull, "share": &m.refusedShare}
+}
+
 // Numbers are values of the metrics of a Service.
 type Numbers struct {
 	Plants              int64 // in the store, an estimate on PostgreSQL; -1: unknown
@@ -83,15 +88,21 @@ type Numbers struct {
 	CredentialsExpiring int64 // valid credentials that expire within 7 days
 
 	// Since the start of the process.
-	Created int64
+	Created       int64
+	CommitsFailed int64            // or of unknown outcome
+	Refused       map[string]int64 // plants that the queue refused, by reason
 }
 
 // Numbers returns the values now, without a call of the engine.
 func (s *Service) Numbers() Numbers {
+	m, refused := s.writer.metrics, map[string]int64{}
+	for reason, n := range m.refused() {
+		refused[reason] = n.Load()
+	}
 	return Numbers{
 		Plants: s.credentials.plants.Load(), Queue: int64(s.writer.pendingPlants()),
 		CredentialsExpiring: s.credentials.expiring(),
-		Created:             s.writer.metrics.created.Load(),
+		Created:             m.created.Load(), CommitsFailed: m.failed.Load(), Refused: refused,
 	}
 }
 

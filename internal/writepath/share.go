@@ -24,7 +24,7 @@ func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 	if has.plants < sharePerFree*freePlants && has.bytes < sharePerFree*freeBytes {
 		return nil
 	}
-	w.metrics.refusedShare.Inc()
+	w.metrics.refusedShare.Add(1)
 	return plant.Errorf(plant.CodeQueueFull, "the plant was not stored because the queue is nearly full and "+
 		"this credential has its share of it; send it again")
 }

@@ -174,7 +174,7 @@ func (w *writer) add(span *trace.Span, c store.Create) (b *pendingBatch, i int, 
 		return nil, 0, plant.Errorf(plant.CodeShuttingDown,
 			"the plant was not stored because the server is shutting down; send it again")
 	case len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:
-		w.metrics.refusedFull.Inc()
+		w.metrics.refusedFull.Add(1)
 		return nil, 0, plant.Errorf(plant.CodeQueueFull,
 			"the plant was not stored because the queue is full; send it again")
 	}
