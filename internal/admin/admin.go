@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
@@ -34,7 +32,7 @@ type Config struct {
 	Deliveries func() map[int64]webhook.Status // see webhook.Sender.Status; nil: none
 
 	Backups  *backup.Service         // nil: the server makes no backups
-	Metrics  prometheus.Gatherer     // the server's, in which it notices failures; nil: it notices none
+	Numbers  func() Numbers          // required by Start
 	Open     func() map[string]int64 // open connections by listener, for State; nil: unknown
 	Settings func() []Setting        // the settings in force; required by Settings
 	Issuer   string                  // whose JWTs the server accepts; empty: none
@@ -58,7 +56,7 @@ type Service struct {
 	counting  counting
 	imports   imports
 	totals    outboxTotals
-	metrics   metricWatch
+	watched   watched
 
 	rejectsMax  int   // rejects of an import, without the conflicts of importer.Skip
 	keptFreeMin int64 // bytes
@@ -83,12 +81,9 @@ func New(c Config) (*Service, error) {
 		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
 		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
 		keptFreeMin: keptFreeMin, imports: imports{rejectsMax: rejectsKeptMax},
-		metrics: metricWatch{risen: map[string]map[string]rises{}},
+		watched: watched{risen: map[counter]map[string]rises{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if c.Metrics != nil {
-		s.running.Go(s.watch)
-	}
 	return s, nil
 }
 

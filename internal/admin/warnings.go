@@ -90,26 +90,26 @@ var conditions = []condition{
 	},
 	{
 		"standby-missing", Notable, func(o *observed) string {
-			return textIf(!o.Standby && o.metrics.standby, "The database has lost its synchronous standby.")
+			return textIf(!o.Standby && o.watched.standby, "The database has lost its synchronous standby.")
 		},
 		"Repair the standby, and check synchronous_standby_names.", "/settings#db", nil,
 	},
 	{
 		"commits-fail", Notable, func(o *observed) string {
-			r := o.rises("plantstore_commits_failed_total", recently)
+			r := o.rises(commitsFailed, recently)
 			return textIf(r.n > 0, "Commits have failed%s.", o.spanOf(r))
 		},
 		"Read the reason in the server's log.", "/settings#db", (*observed).refusing,
 	},
 	{
 		"queue-full", Notable, func(o *observed) string {
-			return o.lasting("plantstore_plants_refused_total", "The queue is full: plants were refused%s, reason %s.")
+			return o.lasting(plantsRefused, "The queue is full: plants were refused%s, reason %s.")
 		},
 		"Find why commits are slow, or limit the client that fills the queue.", "/#chart-connections", (*observed).refusing,
 	},
 	{
 		"creates-fail", Notable, func(o *observed) string {
-			r := o.rises("plantstore_http_errors_total", recently, "5")
+			r := o.rises(requestsFailed, recently)
 			return textIf(r.n > 0, "Requests have failed%s: %s.", o.spanOf(r), strings.Join(r.labels, ", "))
 		},
 		"Look the number up in the reference of errors; the server's log has the cause.", "/#chart-errors",
@@ -117,14 +117,14 @@ var conditions = []condition{
 	},
 	{
 		"connections-refused", Notable, func(o *observed) string {
-			return o.lasting("plantstore_connections_refused_total", "Connections were refused%s: %s.")
+			return o.lasting(connectionsRefused, "Connections were refused%s: %s.")
 		},
 		"Find the client that opens too many connections, or raise the limit.", "/#chart-connections", nil,
 	},
 	{
 		"issuer-keys-old", Notable, func(o *observed) string {
-			r := o.rises("plantstore_oidc_fetch_errors_total", recently)
-			return textIf(r.n > 0 && !(o.value("plantstore_oidc_keys_age_seconds") < keysAgeMax.Seconds()),
+			r := o.rises(keyFetchesFailed, recently)
+			return textIf(r.n > 0 && o.now.Sub(o.watched.KeysFetched) >= keysAgeMax,
 				"The keys of the issuer could not be fetched%s.", o.spanOf(r))
 		},
 		"Check the issuer, and the network between.", "/settings#oidc-issuer", nil,
@@ -135,15 +135,14 @@ var conditions = []condition{
 	},
 	{
 		"certificate-refused", Notable, func(o *observed) string {
-			return o.unless("plantstore_tls_certificate_reloads_total", "loaded", "refused", day,
+			return o.unless(certificatesLoaded, certificatesRefused, day,
 				"New files of the TLS certificate were refused%s; the previous one stays in use.")
 		},
 		"Read the reason in the server's log, and install a certificate with its key.", "/settings#tls-cert", nil,
 	},
 	{
 		"orders-fail", Notable, func(o *observed) string {
-			return o.unless("plantstore_acme_orders_total", "issued", "failed", math.MaxInt64,
-				"Orders of the TLS certificate have failed%s.")
+			return o.unless(ordersIssued, ordersFailed, math.MaxInt64, "Orders of the TLS certificate have failed%s.")
 		},
 		"Read the response of the CA in the server's log; check DNS and the port of the challenge.",
 		"/settings#acme-domain", nil,
@@ -171,7 +170,7 @@ var conditions = []condition{
 	},
 	{
 		"backup-disk-too-small", Notable, func(o *observed) string {
-			free, fault := o.value("plantstore_backup_disk_free_bytes"), ""
+			free, fault := OrNaN(o.watched.Backups.DiskFree), ""
 			if o.schedule.Fault != nil {
 				fault = fmt.Sprintf("; the last one failed: %v", o.schedule.Fault)
 			}
@@ -185,7 +184,7 @@ var conditions = []condition{
 			if o.schedule.Fault == nil {
 				return textIf(o.BackupsError != "", "The server could not list the backups: %s.", o.BackupsError)
 			}
-			r := o.rises("plantstore_backups_failed_total", math.MaxInt64)
+			r := o.rises(backupsFailed, math.MaxInt64)
 			return textIf(!o.isFull(o.schedule.Fault.Error()), "Backups have failed%s: %v; the next one starts at %s.",
 				o.spanOf(r), o.schedule.Fault, o.clock(o.schedule.Next))
 		},
@@ -193,28 +192,28 @@ var conditions = []condition{
 	},
 	{
 		"copy-late", Notable, func(o *observed) string {
-			lag, faults := o.value("plantstore_copy_lag_seconds"), strings.Join(o.schedule.Faults, "; ")
+			lag, faults := o.watched.Backups.CopyLag, strings.Join(o.schedule.Faults, "; ")
 			if faults == "" {
 				faults = "it is slower than the creates"
 			}
-			return textIf(lag > copyLagMax.Seconds() && !o.isFull(faults),
+			return textIf(lag > copyLagMax && !o.isFull(faults),
 				"The destination of the backups lacks the commits since %s: %s.",
-				o.clock(o.now.Add(-time.Duration(lag*float64(time.Second)))), faults)
+				o.clock(o.now.Add(-lag)), faults)
 		},
 		"Check the destination of the backups.", "/backups", nil,
 	},
 	{
 		"segments-grow", Notable, func(o *observed) string {
-			n := o.value("plantstore_copy_segments")
-			return textIf(n > segmentsMax || o.value("plantstore_copy_merge_lag_seconds") > mergeLagMax.Seconds(),
-				"The copied commits are in %.0f segments, because merges of them fail or take too long.", n)
+			b := o.watched.Backups
+			return textIf(b.Segments > segmentsMax || b.MergeLag > mergeLagMax,
+				"The copied commits are in %d segments, because merges of them fail or take too long.", b.Segments)
 		},
 		"Read the reason in the server's log; check the rights of the keys and the lifecycle rule of the bucket.",
 		"/backups", nil,
 	},
 	{
 		"backups-vanish", Notable, func(o *observed) string {
-			r := o.rises("plantstore_backups_vanished_total", day)
+			r := o.rises(backupsVanished, day)
 			return textIf(r.n > 0, "Backups have vanished%s: somebody has removed them, or their disk is not mounted.",
 				o.spanOf(r))
 		},
@@ -264,13 +263,13 @@ var conditions = []condition{
 	},
 	{
 		"events-late", Notable, func(o *observed) string {
-			oldest := math.Inf(1)
-			for _, at := range o.metrics.values["plantstore_webhook_oldest_event_timestamp_seconds"] {
-				if at > 0 {
-					oldest = min(oldest, at)
+			oldest := o.now
+			for _, w := range o.deliveries {
+				if !w.Oldest.IsZero() && w.Oldest.Before(oldest) {
+					oldest = w.Oldest
 				}
 			}
-			return textIf(o.age(oldest) > eventAgeMax, "An event for a webhook has waited since %s.", o.clock(unix(oldest)))
+			return textIf(o.now.Sub(oldest) > eventAgeMax, "An event for a webhook has waited since %s.", o.clock(oldest))
 		},
 		"Check the receiver, and --webhook-rate.", "/webhooks", nil,
 	},
@@ -284,7 +283,7 @@ var conditions = []condition{
 	},
 	{
 		"log-incomplete", Notable, func(o *observed) string {
-			r := o.rises("plantstore_log_lines_dropped_total", recently)
+			r := o.rises(logLinesDropped, recently)
 			return textIf(r.n > 0, "Lines of the server's log were dropped%s.", o.spanOf(r))
 		},
 		"Check the disk of the journal, and --log-level.", "/settings#log-level", nil,
@@ -330,7 +329,7 @@ type observed struct {
 	deliveries map[int64]webhook.Status
 	schedule   BackupSchedule
 	ended      []auth.EndedUse
-	metrics    *metricWatch // locked
+	watched    *watched // locked
 	found      map[string]bool
 }
 
@@ -343,46 +342,27 @@ func (o *observed) isFull(fault string) bool {
 	return strings.Contains(fault, syscall.ENOSPC.Error()) && (o.full() || o.found["backup-disk-too-small"])
 }
 
-// value returns the value of a metric without labels; NaN if the server has no such metric.
-func (o *observed) value(name string) float64 {
-	if value, ok := o.metrics.values[name][""]; ok {
-		return value
-	}
-	return math.NaN()
-}
-
-func unix(seconds float64) time.Time { return time.Unix(int64(seconds), 0) }
-
-// age returns the time since a Unix time in seconds, negative if that is not finite.
-func (o *observed) age(seconds float64) time.Duration {
-	if math.IsInf(seconds, 0) || math.IsNaN(seconds) {
-		return -1
-	}
-	return o.now.Sub(unix(seconds))
-}
-
 // expires returns the text about a certificate that expires within a time.
 func (o *observed) expires(e expiry) string {
-	end := o.value("plantstore_tls_certificate_expiry_timestamp_seconds")
-	if math.IsNaN(end) {
+	c := o.watched.Certificate
+	if c == nil {
 		return "" // no TLS
 	}
-	valid := o.value("plantstore_tls_certificate_not_before_timestamp_seconds")
-	switch left := unix(end).Sub(o.now); {
-	case left.Seconds() >= min((end-valid)/e.share, e.most.Seconds()):
+	switch left := c.End.Sub(o.now); {
+	case left.Seconds() >= min(c.End.Sub(c.Begin).Seconds()/e.share, e.most.Seconds()):
 		return ""
-	case end == 0:
+	case c.End.IsZero():
 		return "The server has no TLS certificate yet, so no client can connect."
 	case left <= 0:
-		return "The TLS certificate expired at " + o.clock(unix(end)) + ", so clients refuse to connect."
+		return "The TLS certificate expired at " + o.clock(c.End) + ", so clients refuse to connect."
 	default:
-		return "The TLS certificate expires at " + o.clock(unix(end)) + "; then clients refuse to connect."
+		return "The TLS certificate expires at " + o.clock(c.End) + "; then clients refuse to connect."
 	}
 }
 
 // fills returns the text about a disk that is full soon.
 func (o *observed) fills(f filling) string {
-	free, disk := OrNaN(o.DiskFreeBytes), o.metrics
+	free, disk := OrNaN(o.DiskFreeBytes), o.watched
 	full := func(end time.Time) bool {
 		shrunk := disk.freeAt(end.Add(-f.period)) - disk.freeAt(end)
 		return free-shrunk*float64(f.within/f.period) < 0
@@ -392,20 +372,20 @@ func (o *observed) fills(f filling) string {
 }
 
 // lasting returns the text about refusals that have lasted, with their span and labels.
-func (o *observed) lasting(counter, format string) string {
+func (o *observed) lasting(c counter, format string) string {
 	const least = 10 * time.Minute
-	r := o.rises(counter, recently)
+	r := o.rises(c, recently)
 	return textIf(r.n > 0 && r.last.Sub(r.first) >= least, format, o.spanOf(r), strings.Join(r.labels, ", "))
 }
 
 // unless returns the text about failures within a time that no success follows.
-func (o *observed) unless(counter, success, failure string, within time.Duration, format string) string {
-	r := o.rises(counter, within, failure)
-	return textIf(r.last.After(o.rises(counter, within, success).last), format, o.spanOf(r))
+func (o *observed) unless(success, failure counter, within time.Duration, format string) string {
+	r := o.rises(failure, within)
+	return textIf(r.last.After(o.rises(success, within).last), format, o.spanOf(r))
 }
 
-func (o *observed) rises(metric string, within time.Duration, prefix ...string) rises {
-	return o.metrics.rises(metric, o.now.Add(-within), strings.Join(prefix, ""))
+func (o *observed) rises(c counter, within time.Duration) rises {
+	return o.watched.rises(c, o.now.Add(-within))
 }
 
 // endedUsed returns a text about the ended credential that was used last.
@@ -455,7 +435,7 @@ func (o *observed) spanOf(r rises) string {
 	case 1:
 		return " once, at " + o.clock(r.last)
 	}
-	return fmt.Sprintf(" %.0f times since %s, the last time at %s", r.n, o.clock(r.first), o.clock(r.last))
+	return fmt.Sprintf(" %d times since %s, the last time at %s", r.n, o.clock(r.first), o.clock(r.last))
 }
 
 // clock returns a time, with the date unless it is today.
@@ -477,10 +457,10 @@ func textIf(holds bool, format string, values ...any) string {
 
 // find returns the warnings.
 func (s *Service) find(o *observed) []Warning {
-	o.now, o.found, o.metrics = time.Now(), map[string]bool{}, &s.metrics
+	o.now, o.found, o.watched = time.Now(), map[string]bool{}, &s.watched
 	o.deliveries, o.schedule, o.ended = s.Deliveries(), s.BackupSchedule(), s.endedUses()
-	s.metrics.mu.Lock()
-	defer s.metrics.mu.Unlock()
+	s.watched.mu.Lock()
+	defer s.watched.mu.Unlock()
 	list, since := []Warning{}, map[string]time.Time{}
 	for _, c := range conditions {
 		if o.found[c.id] || c.hidden != nil && c.hidden(o) {
@@ -490,13 +470,13 @@ func (s *Service) find(o *observed) []Warning {
 		if text == "" {
 			continue
 		}
-		o.found[c.id], since[c.id] = true, s.metrics.since[c.id]
+		o.found[c.id], since[c.id] = true, s.watched.since[c.id]
 		if since[c.id].IsZero() {
 			since[c.id] = o.now.UTC().Truncate(time.Second)
 		}
 		list = append(list, Warning{c.id, c.severity, text, c.remedy, c.page, since[c.id]})
 	}
-	s.metrics.since = since
+	s.watched.since = since
 	return list
 }
 

@@ -1,9 +1,9 @@
 package admin_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,10 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -31,42 +30,45 @@ func (s *still) Durability() store.Durability { return s.durability }
 
 func (s *still) Sizes() *store.Sizes { return s.sizes.Load() }
 
-// watched is a server with these metrics, in a bubble of synctest.
+// watched is a server with these numbers, in a bubble of synctest.
 type watched struct {
 	*admin.Service
 
 	t          *testing.T
-	metrics    *prometheus.Registry
 	engine     still
 	deliveries map[int64]webhook.Status
+
+	mu      sync.Mutex
+	numbers admin.Numbers // guarded by mu; a change replaces a map
 }
 
 // watch starts a server after it has been set up.
 func watch(t *testing.T, setUp func(*watched)) *watched {
 	t.Helper()
-	w := &watched{t: t, metrics: prometheus.NewRegistry()}
+	w := &watched{t: t}
 	setUp(w)
 	var err error
 	w.Service, err = admin.New(admin.Config{
-		Engine: &w.engine, Metrics: w.metrics, Deliveries: func() map[int64]webhook.Status { return w.deliveries },
+		Engine: &w.engine, Deliveries: func() map[int64]webhook.Status { return w.deliveries },
+		Numbers: func() admin.Numbers {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.numbers
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
+	w.Start()
 	return w
 }
 
-// counter registers a counter.
-func (w *watched) counter(name string, labels prometheus.Labels) prometheus.Counter {
-	return promauto.With(w.metrics).NewCounter(prometheus.CounterOpts{Name: name, ConstLabels: labels})
-}
-
-// gauge registers a gauge.
-func (w *watched) gauge(name string, value float64) prometheus.Gauge {
-	g := promauto.With(w.metrics).NewGauge(prometheus.GaugeOpts{Name: name})
-	g.Set(value)
-	return g
+// set changes the numbers.
+func (w *watched) set(change func(*admin.Numbers)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.numbers)
 }
 
 // after compares the texts of the warnings after a time.
@@ -88,19 +90,18 @@ func TestFailuresAreNoticed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, func(*watched) {})
-		commits := w.counter("plantstore_commits_failed_total", nil)
-		full := w.counter("plantstore_http_errors_total", prometheus.Labels{"error": "50301", "name": "queue-full"})
-		failed := w.counter("plantstore_http_errors_total", prometheus.Labels{"error": "50001", "name": "internal"})
-		refused := w.counter("plantstore_http_errors_total", prometheus.Labels{"error": "40101", "name": "unauthorized"})
 		w.after(time.Minute)
-		refused.Inc()
-		full.Inc()
+		w.set(func(n *admin.Numbers) {
+			n.Errors = map[plant.Code]int64{plant.CodeQueueFull: 1, plant.CodeCredentialMissing: 1}
+		})
 		w.after(10*time.Second, "creates-fail: Requests have failed once, at 00:01 UTC: 50301 queue-full.")
-		failed.Add(2)
+		w.set(func(n *admin.Numbers) {
+			n.Errors = map[plant.Code]int64{plant.CodeQueueFull: 1, plant.CodeInternal: 2}
+		})
 		w.after(10*time.Minute,
 			"creates-fail: Requests have failed 3 times since 00:01 UTC, the last time at 00:01 UTC: "+
 				"50001 internal, 50301 queue-full.")
-		commits.Inc()
+		w.set(func(n *admin.Numbers) { n.WritePath.CommitsFailed = 1 })
 		w.after(10*time.Second, "commits-fail: Commits have failed once, at 00:11 UTC.")
 		began := w.Warnings(t.Context())[0].Since
 		w.after(14*time.Minute, "commits-fail: Commits have failed once, at 00:11 UTC.")
@@ -114,40 +115,36 @@ func TestFailuresAreNoticed(t *testing.T) {
 // TestConditions shows the warning of each condition.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	type labels = prometheus.Labels
-	hour := time.Hour.Seconds()
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of a bubble
 	certificate := func(w *watched, valid, left time.Duration) {
 		end := begin.Add(left)
-		w.gauge("plantstore_tls_certificate_not_before_timestamp_seconds", float64(end.Add(-valid).Unix()))
-		w.gauge("plantstore_tls_certificate_expiry_timestamp_seconds", float64(end.Unix()))
+		w.numbers.Certificate = &admin.Validity{Begin: end.Add(-valid), End: end}
 	}
 	const year = 365 * 24 * time.Hour
 	for name, test := range map[string]struct {
 		is   func(w *watched)
 		want string // empty: no warning
 	}{
-		"no metrics":             {func(*watched) {}, ""},
-		"a copy of a minute ago": {func(w *watched) { w.gauge("plantstore_copy_lag_seconds", 60) }, ""},
+		"nothing":                {func(*watched) {}, ""},
+		"a copy of a minute ago": {func(w *watched) { w.numbers.Backups.CopyLag = time.Minute }, ""},
 		"a copy that is late": {
-			func(w *watched) { w.gauge("plantstore_copy_lag_seconds", hour) },
+			func(w *watched) { w.numbers.Backups.CopyLag = time.Hour },
 			"copy-late: The destination of the backups lacks the commits since 1999-12-31 23:01 UTC: " +
 				"it is slower than the creates.",
 		},
-		"segments": {func(w *watched) { w.gauge("plantstore_copy_segments", 250_000) }, ""},
+		"segments": {func(w *watched) { w.numbers.Backups.Segments = 250_000 }, ""},
 		"too many segments": {
-			func(w *watched) { w.gauge("plantstore_copy_segments", 250_001) },
+			func(w *watched) { w.numbers.Backups.Segments = 250_001 },
 			"segments-grow: The copied commits are in 250001 segments, because merges of them fail or take too long.",
 		},
 		"failed merges": {
 			func(w *watched) {
-				w.gauge("plantstore_copy_segments", 70)
-				w.gauge("plantstore_copy_merge_lag_seconds", 901)
+				w.numbers.Backups.Segments, w.numbers.Backups.MergeLag = 70, 15*time.Minute+1
 			},
 			"segments-grow: The copied commits are in 70 segments, because merges of them fail or take too long.",
 		},
 		"vanished backups": {
-			func(w *watched) { w.counter("plantstore_backups_vanished_total", nil).Add(2) },
+			func(w *watched) { w.numbers.Backups.Vanished = 2 },
 			"backups-vanish: Backups have vanished 2 times since 00:00 UTC, the last time at 00:00 UTC: " +
 				"somebody has removed them, or their disk is not mounted.",
 		},
@@ -173,47 +170,40 @@ func TestConditions(t *testing.T) {
 			"CRITICAL certificate-expires: The TLS certificate expired at 00:00 UTC, so clients refuse to connect.",
 		},
 		"no certificate": {
-			func(w *watched) {
-				w.gauge("plantstore_tls_certificate_not_before_timestamp_seconds", 0)
-				w.gauge("plantstore_tls_certificate_expiry_timestamp_seconds", 0)
-			},
+			func(w *watched) { w.numbers.Certificate = &admin.Validity{} },
 			"CRITICAL certificate-expires: The server has no TLS certificate yet, so no client can connect.",
 		},
 		"a refused certificate": {
-			func(w *watched) {
-				w.counter("plantstore_tls_certificate_reloads_total", labels{"result": "refused"}).Inc()
-			},
+			func(w *watched) { w.numbers.CertificatesRefused = 1 },
 			"certificate-refused: New files of the TLS certificate were refused once, at 00:00 UTC; " +
 				"the previous one stays in use.",
 		},
 		"a failed order": {
-			func(w *watched) { w.counter("plantstore_acme_orders_total", labels{"result": "failed"}).Inc() },
+			func(w *watched) { w.numbers.OrdersFailed = 1 },
 			"orders-fail: Orders of the TLS certificate have failed once, at 00:00 UTC.",
 		},
 		"old keys": {
 			func(w *watched) {
-				w.counter("plantstore_oidc_fetch_errors_total", nil).Inc()
-				w.gauge("plantstore_oidc_keys_age_seconds", 1800)
+				w.numbers.KeyFetchesFailed, w.numbers.KeysFetched = 1, begin.Add(-29*time.Minute) // it is a minute later
 			},
 			"issuer-keys-old: The keys of the issuer could not be fetched once, at 00:00 UTC.",
 		},
 		"keys that are not old": {
 			func(w *watched) {
-				w.counter("plantstore_oidc_fetch_errors_total", nil).Inc()
-				w.gauge("plantstore_oidc_keys_age_seconds", 1799)
+				w.numbers.KeyFetchesFailed, w.numbers.KeysFetched = 1, begin.Add(-29*time.Minute+1)
 			},
 			"",
 		},
 		"dropped lines of the log": {
-			func(w *watched) { w.counter("plantstore_log_lines_dropped_total", nil).Add(3) },
+			func(w *watched) { w.numbers.LogLinesDropped = 3 },
 			"log-incomplete: Lines of the server's log were dropped 3 times since 00:00 UTC, the last time at 00:00 UTC.",
 		},
 		"a refused connection": {
-			func(w *watched) { w.counter("plantstore_connections_refused_total", labels{"reason": "limit"}).Inc() }, "",
+			func(w *watched) { w.numbers.ConnectionsRefused = map[string]int64{"public address": 1} }, "",
 		},
 		"a late event": {
 			func(w *watched) {
-				w.gauge("plantstore_webhook_oldest_event_timestamp_seconds", float64(begin.Add(-time.Hour).Unix()))
+				w.deliveries = map[int64]webhook.Status{1: {}, 2: {Oldest: begin.Add(-time.Hour)}}
 			},
 			"events-late: An event for a webhook has waited since 1999-12-31 23:00 UTC.",
 		},
@@ -270,19 +260,27 @@ func TestSuccessEndsWarning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, func(*watched) {})
-		failed := w.counter("plantstore_acme_orders_total", prometheus.Labels{"result": "failed"})
-		issued := w.counter("plantstore_acme_orders_total", prometheus.Labels{"result": "issued"})
-		refused := w.counter("plantstore_plants_refused_total", prometheus.Labels{"reason": "queue"})
-		issued.Inc()
+		refuse := func(plants, connections int64) {
+			w.set(func(n *admin.Numbers) {
+				n.WritePath.Refused = map[string]int64{"full": plants}
+				n.ConnectionsRefused = map[string]int64{"public address": connections}
+			})
+		}
+		w.set(func(n *admin.Numbers) { n.OrdersIssued = 1 })
 		w.after(10 * time.Second)
-		failed.Inc()
+		w.set(func(n *admin.Numbers) { n.OrdersFailed = 1 })
 		w.after(10*time.Hour, "orders-fail: Orders of the TLS certificate have failed once, at 00:00 UTC.")
-		issued.Inc()
-		refused.Inc()
+		w.set(func(n *admin.Numbers) { n.OrdersIssued = 2 })
+		refuse(1, 0)
 		w.after(10 * time.Minute)
-		refused.Inc()
-		w.after(10*time.Second, "queue-full: The queue is full: plants were refused 2 times since 10:00 UTC, "+
-			"the last time at 10:10 UTC, reason queue.")
+		refuse(2, 1)
+		const full = "queue-full: The queue is full: plants were refused 2 times since 10:00 UTC, " +
+			"the last time at 10:10 UTC, reason full."
+		w.after(10*time.Second, full)
+		w.after(10*time.Minute, full)
+		refuse(2, 5)
+		w.after(10*time.Second, full, "connections-refused: Connections were refused 5 times since 10:10 UTC, "+
+			"the last time at 10:20 UTC: public address.")
 	})
 }
 
@@ -291,13 +289,11 @@ func TestDiskFills(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, func(*watched) {})
-		free := w.gauge("plantstore_store_disk_free_bytes", 0)
 		const gb = 1_000_000_000
 		left := 1000.0 * gb
 		pass := func(minutes int, bytesPerMinute float64) (ids []string) {
 			for range minutes {
 				left -= bytesPerMinute
-				free.Set(left)
 				w.engine.sizes.Store(&store.Sizes{DiskFree: int64(left)})
 				<-time.After(time.Minute)
 				synctest.Wait()
@@ -326,24 +322,3 @@ func TestDiskFills(t *testing.T) {
 		}
 	})
 }
-
-// TestFaultyMetric shows that a metric without a value hides no other one.
-func TestFaultyMetric(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := watch(t, func(*watched) {})
-		desc := prometheus.NewDesc("plantstore_faulty", "", nil, nil)
-		w.metrics.MustRegister(collector(func(to chan<- prometheus.Metric) {
-			to <- prometheus.NewInvalidMetric(desc, errors.New("no value"))
-		}))
-		w.counter("plantstore_commits_failed_total", nil).Inc()
-		w.after(10*time.Second, "commits-fail: Commits have failed once, at 00:00 UTC.")
-	})
-}
-
-// collector collects one metric.
-type collector func(chan<- prometheus.Metric)
-
-func (collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }

@@ -15,6 +15,7 @@ type certificates struct {
 	tls   listen.TLSConfig       // without GetCertificate: the listeners have no TLS
 	isFor func(host string) bool // a certificate is valid for the host
 	files []watchedFiles
+	pair  *certs.Pair // of files; nil: none
 }
 
 // watchedFiles are the files of a setting, a *certs.Pair or *certs.Authorities. Their methods have the contracts.
@@ -43,7 +44,7 @@ func (v *instance) openCertificates() (c certificates, err error) {
 			return c, s.Fault("tls-cert", "%w", err)
 		}
 		c.tls.GetCertificate, c.isFor = pair.GetCertificate, pair.IsFor
-		c.files = append(c.files, watchedFiles{"tls-cert", pair})
+		c.pair, c.files = pair, append(c.files, watchedFiles{"tls-cert", pair})
 	}
 	if s.TLS.ClientCA != "" {
 		authorities, err := certs.OpenAuthorities(s.TLS.ClientCA, v.log)

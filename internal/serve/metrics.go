@@ -2,10 +2,13 @@ package serve
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"plantstore/internal/admin"
+	"plantstore/internal/listen"
 	"plantstore/internal/sqlite"
 )
 
@@ -23,3 +26,34 @@ func newMetrics(version string) *prometheus.Registry {
 	)
 	return r
 }
+
+// numbers returns the numbers in which the server notices failures. All its parts are open.
+func (v *instance) numbers() admin.Numbers {
+	h := v.servers
+	n := admin.Numbers{
+		WritePath: v.writePath.Numbers(), Errors: h.public.Numbers().Errors,
+		ConnectionsRefused: map[string]int64{}, LogLinesDropped: v.Log.dropped.Load(),
+	}
+	for name, l := range map[string]*listen.Listener{"public": h.publicListener, "admin": h.adminListener} {
+		for reason, connections := range l.Refused() {
+			n.ConnectionsRefused[name+" "+reason] = connections
+		}
+	}
+	if v.backups != nil {
+		n.Backups = v.backups.Numbers()
+	}
+	if v.verifier != nil {
+		n.KeyFetchesFailed, n.KeysFetched = v.verifier.Fetches()
+	}
+	switch pair := h.certificates.pair; {
+	case v.acme != nil:
+		n.OrdersIssued, n.OrdersFailed = v.acme.Orders()
+		n.Certificate = validity(v.acme.Validity())
+	case pair != nil:
+		n.CertificatesLoaded, n.CertificatesRefused = pair.Reloads()
+		n.Certificate = validity(pair.Validity())
+	}
+	return n
+}
+
+func validity(begin, end time.Time) *admin.Validity { return &admin.Validity{Begin: begin, End: end} }

@@ -61,7 +61,7 @@ func (v *instance) adminConfig() admin.Config {
 	return admin.Config{
 		TempDir: temp,
 		Engine:  v.engine, Deliveries: v.events.status, WritePath: v.writePath, Log: v.log,
-		Audit: v.audit.Recorder, Backups: v.backups, Metrics: v.metrics, Open: v.servers.open, Settings: v.list,
+		Audit: v.audit.Recorder, Backups: v.backups, Numbers: v.numbers, Open: v.servers.open, Settings: v.list,
 		Issuer: v.Settings.OIDC.Issuer, DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {
 			v.log.Warn("revoked a credential without an entry in the audit log", "error", u.Cause)

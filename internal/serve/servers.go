@@ -184,6 +184,7 @@ func (h *httpServers) open() map[string]int64 {
 
 // serve starts the servers. drain waits for their goroutines.
 func (h *httpServers) serve() {
+	h.operations.Start()
 	h.console.Start()
 	h.start(h.public, h.publicListener)
 	h.start(h.admin, h.adminListener)
