@@ -95,7 +95,7 @@ func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, er
 }
 
 const (
-	lastBackupEvery = 10 * time.Second // for which State uses the same list of backups
+	lastBackupEvery = 10 * time.Second // for which State uses the same list of backups, and every caller one without any
 	listTimeMax     = 2 * time.Second
 )
 
@@ -118,6 +118,9 @@ func (s *Service) lastBackup(ctx context.Context, ageMax time.Duration) (last *B
 	n := &s.newest
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.record == nil || n.fault != "" {
+		ageMax = min(ageMax, lastBackupEvery) // the first backup, or the end of a failure, is noticed soon
+	}
 	if time.Since(n.at) < ageMax {
 		return n.record, n.fault
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +47,43 @@ func backedUp(t *testing.T) (service *admin.Service, name, destination string) {
 	// It has not read the store yet, which the end of a context would prevent.
 	service, _ = open(t, admin.Config{Backups: backups(t, path, destination)})
 	return service, job.Backup, destination
+}
+
+// TestFirstBackupIsNoticed shows that the warning about a missing backup ends within 10 s of the first one, although a
+// list with a backup is used for a minute.
+func TestFirstBackupIsNoticed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, path := open(t, admin.Config{})
+		destination := t.TempDir()
+		makes := backups(t, path, destination)
+		service, _ := open(t, admin.Config{Backups: makes})
+		service.SetListTime(wait)
+		check := func(after time.Duration, want string) {
+			t.Helper()
+			<-time.After(after)
+			var got string
+			for _, w := range service.Warnings(t.Context()) {
+				if strings.HasPrefix(w.ID, "backup") {
+					got += w.ID
+				}
+			}
+			if got != want {
+				t.Errorf("%s later: got the warnings %q about backups, want %q", after, got, want)
+			}
+		}
+		check(0, "backup-missing")
+		if _, err := makes.MakeBackup(audit.Origin{}); err != nil {
+			t.Fatal(err)
+		}
+		check(9*time.Second, "backup-missing")
+		check(time.Second, "")
+		if err := os.RemoveAll(destination); err != nil {
+			t.Fatal(err)
+		}
+		check(59*time.Second, "")
+		check(time.Second, "backups-fail")
+	})
 }
 
 // A client that disconnects does not hide the last backup from other clients.

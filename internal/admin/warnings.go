@@ -37,8 +37,8 @@ type Warning struct {
 	Since    time.Time `json:"since"`  // when the server noticed it
 }
 
-// Warnings returns the conditions that hold, the most urgent first, at most one of each id. It reads neither the store
-// nor, more than once a minute, the destination of the backups.
+// Warnings returns the conditions that hold, the most urgent first, at most one of each id. It does not read the store,
+// and the destination of the backups at most once a minute, or every lastBackupEvery if it has no backup or fails.
 func (s *Service) Warnings(ctx context.Context) []Warning { return s.state(ctx, time.Minute).Warnings }
 
 // recently is the time for which a condition holds after the last failure that a counter has counted.
