@@ -175,8 +175,8 @@ func (r *results) comparedSections() string {
 		fmt.Fprintf(&b, "%d connections; generator and servers share the processors:\n\n%s\n", n, r.rateTable(setShared, n))
 	}
 	many := connectionCounts[len(connectionCounts)-1]
-	fmt.Fprintf(&b, "%s\n%d connections; generator and servers on separate processors:\n\n%s\n", r.resourceTable(many), many,
-		r.rateTable(setPinned, many))
+	fmt.Fprintf(&b, "%s\n%d connections; generator and servers on separate processors:\n\n%s\n",
+		r.resourceTable(many), many, r.rateTable(setPinned, many))
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

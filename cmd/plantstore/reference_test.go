@@ -270,7 +270,8 @@ func TestReferenceExitCodes(t *testing.T) {
 func TestReferenceCommands(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
-	page.WriteString("# Commands\n\n" + wrapped("`plantstore COMMAND --help`, and the manual page of each command, describe "+
+	page.WriteString("# Commands\n\n" + wrapped("`plantstore COMMAND --help`, and the manual page of each command, "+
+		"describe "+
 		"it with examples and every flag. [Settings](settings.md), [JSON output](json.md) and [exit codes](exit-codes.md) "+
 		"have pages of their own. "+generatedBy("the commands in cmd/plantstore")) + "\n")
 	var visit func(cmd *cobra.Command)

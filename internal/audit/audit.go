@@ -152,8 +152,8 @@ func (e Entry) IsOf(action string) bool {
 	return action == "" || action == string(e.Action) || action == area
 }
 
-// Notable returns the details of the entry. Of the settings with which a server has started it returns those that differ
-// from their defaults, and others are the rest.
+// Notable returns the details of the entry. Of the settings with which a server has started it returns those that
+// differ from their defaults, and others are the rest.
 func (e Entry) Notable() (details, rest []Detail) {
 	if e.Action != ServerStart {
 		return e.Details, nil

@@ -82,7 +82,9 @@ func TestSessionNames(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"", "anna", "console-job", "console-code-short", "a-console-ABCDEFGH", "console-ABCDEFGHI"} {
+	for _, name := range []string{
+		"", "anna", "console-job", "console-code-short", "a-console-ABCDEFGH", "console-ABCDEFGHI",
+	} {
 		if auth.IsSessionName(name) || auth.PersonOf(name) != "" {
 			t.Errorf("%q is the name of a session", name)
 		}

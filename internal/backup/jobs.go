@@ -109,9 +109,9 @@ func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err err
 	<-j.slot
 }
 
-// joinFailures makes a failed scheduled backup stand for the earlier ones that failed for the same reason since the last
-// one that was made, so that a full disk doesn't push all other jobs out of the list. Each attempt has other digits in
-// its reason: the name of the backup and sizes.
+// joinFailures makes a failed scheduled backup stand for the earlier ones that failed for the same reason since the
+// last one that was made, so that a full disk doesn't push all other jobs out of the list. Each attempt has other
+// digits in its reason: the name of the backup and sizes.
 func (s *Service) joinFailures(failed *Job) {
 	reason := func(j *Job) string {
 		return strings.Map(func(r rune) rune {

@@ -58,7 +58,7 @@ func (s *Settings) readDefaultFile(ctx context.Context, settings []string) (map[
 	switch {
 	case none == nil && (err != nil || !SameFile(initialStore, cmp.Or(file["db"], initialStore))):
 		s.Config, s.FileSum = "", [sha256.Size]byte{}
-		return nil, nil
+		return nil, nil //nolint:nilerr // a file of another store, readable or not
 	case errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("%w, or name another store with --db", err)
 	}

@@ -23,8 +23,8 @@ func (c *Console) Sessions() int {
 	return len(c.sessions.all)
 }
 
-// Credential returns a function that reports whether the credential of a session is valid, even after a sign-out. cookie
-// is name=value.
+// Credential returns a function that reports whether the credential of a session is valid, even after a sign-out.
+// cookie is name=value.
 func (c *Console) Credential(cookie string) (valid func(context.Context) error) {
 	_, value, _ := strings.Cut(cookie, "=")
 	found, _ := c.sessions.find(value, c.now())

@@ -54,8 +54,8 @@ func titleOf(id string) string {
 	return strings.Replace(title, "Wal ", "WAL ", 1)
 }
 
-// renderRunbook returns the HTML of a runbook without its heading. A link to another runbook leads to its page here; the
-// program does not have the other pages, so their links become their names.
+// renderRunbook returns the HTML of a runbook without its heading. A link to another runbook leads to its page here;
+// the program does not have the other pages, so their links become their names.
 func renderRunbook(source []byte) (template.HTML, error) {
 	markdown := goldmark.New() // which omits raw HTML
 	document := markdown.Parser().Parse(text.NewReader(source))

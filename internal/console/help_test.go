@@ -17,7 +17,8 @@ func TestHelp(t *testing.T) {
 	c := h.signIn(h.admin)
 	c.get("/").want(t, 200, `<a href="/help/events-late">What to do</a>`)
 	list := c.get("/help")
-	list.want(t, 200, `<a href="/help/wal-grows">WAL grows</a>`, `<a href="/help/backup-disk-too-small">Backup disk too small</a>`)
+	list.want(t, 200, `<a href="/help/wal-grows">WAL grows</a>`,
+		`<a href="/help/backup-disk-too-small">Backup disk too small</a>`)
 	target := regexp.MustCompile(`href="(/help/[^"]*)"`)
 	pages := target.FindAllStringSubmatch(list.body, -1)
 	if len(pages) < 20 {
@@ -32,7 +33,8 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	c.get("/help/disk-fills").want(t, 200, "Free a full disk (docs/how-to/free-a-full-disk.md)", `<a href="/help/wal-grows">`)
+	c.get("/help/disk-fills").want(t, 200, "Free a full disk (docs/how-to/free-a-full-disk.md)",
+		`<a href="/help/wal-grows">`)
 	for _, id := range []string{"none", "..%2Frunbooks.go", "runbooks.go", "x%2Fdown"} {
 		if got := c.get("/help/" + id); got.status == 200 {
 			t.Errorf("%s: got %d", id, got.status)

@@ -38,8 +38,8 @@ type plantList struct {
 	LongIDs   bool // an id needs a wide column
 }
 
-// tags returns suggestions for a tag: the most frequent ones of the last count of the plants, and those of a page, whose
-// numbers are unknown. It starts a count of its own only where that is as cheap as a few searches.
+// tags returns suggestions for a tag: the most frequent ones of the last count of the plants, and those of a page,
+// whose numbers are unknown. It starts a count of its own only where that is as cheap as a few searches.
 func (c *Console) tags(shown []plant.Record) []admin.TagCount {
 	const tagsMax, countedMax, ageMax = 50, 1_000_000, 10 * time.Minute
 	counts := c.Operations.LastCounts()

@@ -186,8 +186,8 @@ func (c *Console) serveSession(call *server.Call) error {
 // codeTimeMax is the time for which a sign-in code is valid.
 const codeTimeMax = 15 * time.Minute
 
-// NewCode returns a sign-in code for a person, and its token, which the caller stores in an engine. The code signs in to
-// the console of any server of the store, once, within 15 minutes. An empty person is unknown.
+// NewCode returns a sign-in code for a person, and its token, which the caller stores in an engine. The code signs in
+// to the console of any server of the store, once, within 15 minutes. An empty person is unknown.
 func NewCode(person string) (t auth.Token, code string) {
 	return auth.NewToken(auth.CodeName(person), auth.ScopeConsole, codeTimeMax)
 }

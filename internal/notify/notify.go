@@ -116,8 +116,8 @@ func (n *Notifier) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// isWell reports whether heartbeats continue. Without a receiver of the warnings each lasting one ends them, because the
-// operator learns of it in no other way. So does a message that waits for long.
+// isWell reports whether heartbeats continue. Without a receiver of the warnings each lasting one ends them, because
+// the operator learns of it in no other way. So does a message that waits for long.
 func (n *Notifier) isWell(warnings []admin.Warning, waits bool, now time.Time) bool {
 	ends := func(w admin.Warning) bool {
 		return w.Severity == admin.Critical || n.receiver.url == "" && now.Sub(w.Since) > patience

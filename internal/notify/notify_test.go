@@ -231,8 +231,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// A heartbeat follows five minutes after the last one, and soon after one that failed. Heartbeats end while the receiver
-// of the warnings fails for long, and continue after that.
+// A heartbeat follows five minutes after the last one, and soon after one that failed. Heartbeats end while the
+// receiver of the warnings fails for long, and continue after that.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "/ping", "/receiver")

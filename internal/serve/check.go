@@ -25,8 +25,8 @@ func Check(ctx context.Context, c Config) error {
 func (v *instance) checkStore(ctx context.Context) (err error) {
 	s := v.Settings
 	switch {
-	case s.DB.IsZero() || s.CheckStore() != nil: // which is a fault of the settings
-		return nil
+	case s.DB.IsZero() || s.CheckStore() != nil:
+		return nil //nolint:nilerr // check has reported the fault of the settings
 	case s.DB.IsDatabase():
 		v.served = true // nothing shows which servers run
 		return postgres.Check(ctx, postgres.Config{

@@ -104,7 +104,8 @@ func TestLogHasReasonOfInvalidCredential(t *testing.T) {
 		uses[u.Name] = fmt.Sprint(u.Count, " from ", u.Network)
 	}
 	const once = "1 from 127.0.0.1"
-	if diff := cmp.Diff(map[string]string{"expired": once, "revoked": once, "revoked and expired": once}, uses); diff != "" {
+	want := map[string]string{"expired": once, "revoked": once, "revoked and expired": once}
+	if diff := cmp.Diff(want, uses); diff != "" {
 		t.Errorf("uses of ended credentials (-want +got):\n%s", diff)
 	}
 }

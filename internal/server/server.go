@@ -48,8 +48,8 @@ type Config struct {
 	// their Host, besides loopback names and the address of the listener.
 	AdminHosts []string
 	// AdminCertifies reports whether the certificate of the admin listener is valid for a host, which requests may then
-	// have as their Host too; nil: the listener has no certificate. A page of another name cannot get through DNS rebinding:
-	// the browser compares the name with the certificate.
+	// have as their Host too; nil: the listener has no certificate. A page of another name cannot get through DNS
+	// rebinding: the browser compares the name with the certificate.
 	AdminCertifies func(host string) bool
 	// Warnings returns the conditions that need the operator, for the operator's readiness check.
 	Warnings func(context.Context) any

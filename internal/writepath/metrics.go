@@ -150,8 +150,8 @@ func (c *credentials) expiring() int64 { return int64(c.keyring.Expiring(time.No
 // endedUsesKept is the time for which the use of an ended credential counts: a client may send plants once a day.
 const endedUsesKept = 24 * time.Hour
 
-// EndedUses returns the expired and revoked credentials that clients have sent to this process in the last 24 hours, the
-// last one first.
+// EndedUses returns the expired and revoked credentials that clients have sent to this process in the last 24 hours,
+// the last one first.
 func (s *Service) EndedUses() []auth.EndedUse {
 	return s.credentials.keyring.EndedUses(time.Now().Add(-endedUsesKept))
 }
