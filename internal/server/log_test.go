@@ -104,8 +104,8 @@ func TestLogHasReasonOfInvalidCredential(t *testing.T) {
 		uses[u.Name] = fmt.Sprint(u.Count, " from ", u.Network)
 	}
 	const once = "1 from 127.0.0.1"
-	want := map[string]string{"expired": once, "revoked": once, "revoked and expired": once}
-	if diff := cmp.Diff(want, uses); diff != "" {
+	wantUses := map[string]string{"expired": once, "revoked": once, "revoked and expired": once}
+	if diff := cmp.Diff(wantUses, uses); diff != "" {
 		t.Errorf("uses of ended credentials (-want +got):\n%s", diff)
 	}
 }
