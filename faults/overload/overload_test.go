@@ -49,8 +49,8 @@ var endless = []rig.Weakness{
 // forgetful stores the plants that it refuses.
 var forgetful = []rig.Weakness{{
 	File: "internal/writepath/share.go",
-	Old:  "\tw.metrics.refusedShare.Inc()\n",
-	New:  "\tw.metrics.refusedShare.Inc()\n\tb.creates = append(b.creates, c)\n",
+	Old:  "\tw.metrics.refusedShare.Add(1)\n",
+	New:  "\tw.metrics.refusedShare.Add(1)\n\tb.creates = append(b.creates, c)\n",
 }}
 
 // TestControl shows that the checks of TestFullQueue detect weaknesses.
