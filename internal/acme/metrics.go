@@ -10,7 +10,7 @@ import (
 
 // metrics are the metrics of a Source. The values of the labels are a closed set.
 type metrics struct {
-	issued, failed                          atomic.Int64 // orders
+	issued, failed                          atomic.Int64       // orders
 	noCertificate, noChallenge, unknownName prometheus.Counter // refused handshakes
 }
 
@@ -46,7 +46,9 @@ func (s *Source) newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // Orders returns the numbers of orders by result.
-func (s *Source) Orders() (issued, failed int64) { return s.metrics.issued.Load(), s.metrics.failed.Load() }
+func (s *Source) Orders() (issued, failed int64) {
+	return s.metrics.issued.Load(), s.metrics.failed.Load()
+}
 
 // Validity returns the validity of the certificate that expires first; the zero time if a domain has none.
 func (s *Source) Validity() (begin, end time.Time) {
