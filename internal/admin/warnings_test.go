@@ -1,10 +1,13 @@
 package admin_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // still is an engine for warnings, whose methods return at once.
@@ -319,6 +325,87 @@ func TestDiskFills(t *testing.T) {
 			if diff := cmp.Diff(step.want, pass(step.minutes, step.rate), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%d minutes, -want +got:\n%s", step.minutes, diff)
 			}
+		}
+	})
+}
+
+// fullEngine is an engine whose disk is full until it is freed.
+type fullEngine struct {
+	writepath.Engine
+
+	freed atomic.Bool
+}
+
+func (e *fullEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	if !e.freed.Load() {
+		return nil, store.ErrFull
+	}
+	return e.Engine.Insert(ctx, batch)
+}
+
+func (e *fullEngine) Probe(ctx context.Context) error {
+	if !e.freed.Load() {
+		return store.ErrFull
+	}
+	return e.Engine.Probe(ctx)
+}
+
+// TestFullDisk shows that a full disk is one warning, which hides those about its effects.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plants.db")
+		engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		full := &fullEngine{Engine: engine}
+		writePath, err := writepath.New(t.Context(), writepath.Config{Engine: full})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writePath.Close()
+		// The error about a missing directory has its name.
+		failing := backups(t, path, filepath.Join(t.TempDir(), syscall.ENOSPC.Error()))
+		failing.Start()
+		var failed atomic.Int64
+		service, err := admin.New(admin.Config{
+			Engine: engine, WritePath: writePath, Backups: failing, Numbers: func() admin.Numbers {
+				return admin.Numbers{
+					WritePath: writePath.Numbers(), Backups: failing.Numbers(),
+					Errors: map[plant.Code]int64{plant.CodeStoreFull: failed.Load()},
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		service.Start()
+		const effects = "commits-fail creates-fail backups-fail"
+		warnings := func() (ids []string) {
+			<-time.After(time.Minute)
+			synctest.Wait()
+			for _, w := range service.Warnings(t.Context()) {
+				if w.ID == "disk-fills" || strings.Contains(effects, w.ID) {
+					ids = append(ids, string(w.Severity)+" "+w.ID)
+				}
+			}
+			return ids
+		}
+		<-time.After(time.Minute)
+		p := create(1, "Acer", plant.Tag{}).Plant
+		if _, err := writePath.Create(nil, auth.Principal{}, p); err == nil {
+			t.Error("the plant is stored on a full disk")
+		}
+		failed.Add(1)
+		if diff := cmp.Diff([]string{"critical disk-fills"}, warnings()); diff != "" {
+			t.Errorf("full, -want +got:\n%s", diff)
+		}
+		full.freed.Store(true)
+		if diff := cmp.Diff([]string{"warning commits-fail", "warning backups-fail"}, warnings()); diff != "" {
+			t.Errorf("freed, -want +got:\n%s", diff)
 		}
 	})
 }
