@@ -21,6 +21,7 @@ type backups struct {
 	Stored   *int64              // plants in the store; nil: unknown
 	Due      bool                // the scheduled backup runs, or waits for another one
 	List     []admin.BackupRecord
+	Unlisted string // why there is no List; empty: there is one
 	Jobs     []admin.BackupJob
 	Busy     bool // a job runs, so the script loads the page again
 	Delete   *deletion
@@ -40,8 +41,14 @@ func (c *Console) showBackups(call *server.Call, fault *plant.Error) error {
 func (c *Console) renderBackups(call *server.Call, fault *plant.Error, question *deletion) error {
 	list, err := c.Operations.Backups(call.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
-	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff, Delete: question}
-	if err != nil && !content.Off {
+	content := backups{List: list.Backups, Delete: question}
+	switch {
+	case err == nil:
+	case ok && refusal.Code == plant.CodeBackupsOff:
+		content.Off = true
+	case ok && refusal.Code == plant.CodeBackupIncomplete:
+		content.Unlisted = refusal.Message
+	default:
 		return err
 	}
 	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups

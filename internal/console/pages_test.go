@@ -567,7 +567,7 @@ func TestDeleteOfBackups(t *testing.T) {
 	}
 }
 
-// TestBackupsWithoutList removes the directory of the backups: the overview does not say that there is no backup.
+// TestBackupsWithoutList removes the directory of the backups: no page says that there is no backup.
 func TestBackupsWithoutList(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -584,8 +584,10 @@ func TestBackupsWithoutList(t *testing.T) {
 	}
 	page := c.get("/")
 	page.want(t, 200, "The server could not list the backups: open "+destination+": no such file or directory.")
-	if strings.Contains(page.body, "There is no complete backup") {
-		t.Errorf("got %s", page.body)
+	list := c.get("/backups")
+	list.want(t, 200, "The server could not list the backups: open "+destination+": no such file or directory.", "Back up now")
+	if strings.Contains(page.body+list.body, "no complete backup") || strings.Contains(list.body, "No backup yet") {
+		t.Errorf("got %s and %s", page.body, list.body)
 	}
 }
 
