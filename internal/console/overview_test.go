@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"html"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,9 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/webhook"
 )
 
@@ -27,7 +31,7 @@ func (c *client) warningsOf() (list []string, live string) {
 		c.h.t.Fatalf("got %s", page)
 	}
 	items := regexp.MustCompile(`(?s)<ul class="warnings">(.*?)</ul>`).FindString(page)
-	for _, item := range regexp.MustCompile(`<li>.*?</li>`).FindAllString(items, -1) {
+	for _, item := range regexp.MustCompile(`<li .*?</li>`).FindAllString(items, -1) {
 		href := regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(item)
 		if href == nil {
 			c.h.t.Fatalf("no link in %s", item)
@@ -80,9 +84,9 @@ func TestWarnings(t *testing.T) {
 	live := c.wantWarnings("webhook",
 		"Deliveries to 2 webhooks fail: "+labels+": connection refused; "+farm+": 410 Gone, so it gets no more events. "+
 			"Call the operator of the receiver. After 410 Gone, correct the address, or restart the server. "+
-			"Webhooks -> /webhooks",
+			"Webhooks What to do -> /webhooks",
 		"The server no longer delivers some events to a webhook: "+labels+": 7. Retry or drop these dead letters. "+
-			"Webhooks -> /webhooks#dead")
+			"Webhooks What to do -> /webhooks#dead")
 	if c.alert(live) {
 		t.Error("the page is loaded again with the same warnings")
 	}
@@ -92,6 +96,24 @@ func TestWarnings(t *testing.T) {
 	}
 	c.get("/webhooks").want(t, 200, `id="dead"`)
 	c.get("/").want(t, 200, "Needs attention", `id="chart-errors"`)
+}
+
+// TestFullDisk shows that the overview is red with one warning about a full disk.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "plants.db")
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
+		engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+		return fullEngine{engine}, err
+	})
+	c := h.signIn(h.admin)
+	c.post("/plants/new", url.Values{"id": {"1"}, "name": {"Acer"}}).want(t, 503, "the disk of the store is full")
+	for h.writePath.Ready() == nil {
+		<-time.After(10 * time.Millisecond) // until the failures have lasted
+	}
+	c.get("/").want(t, 200, `<div class="hero bad">`, "Accepts no plants", `<li class="critical">`)
+	c.wantWarnings("plants", "The store accepts no plants: its disk is full. Free space on the disk; the server then continues "+
+		"by itself. Settings What to do -> /settings#db")
 }
 
 // TestDraw shows that a value between two gaps is visible: a path of one point is not.

@@ -172,6 +172,12 @@ func (fullEngine) RevokeTokens(context.Context, store.Selector, time.Time, audit
 	return nil, fmt.Errorf("%w: secret detail", store.ErrFull)
 }
 
+func (fullEngine) Insert(context.Context, []store.Create) ([]store.Outcome, error) {
+	return nil, store.ErrFull
+}
+
+func (fullEngine) Probe(context.Context) error { return store.ErrFull }
+
 func (fullEngine) AppendAudit(context.Context, ...audit.Event) error { return store.ErrFull }
 
 // On a full disk a sign-in with a token works. The refusal of a code has advice.
