@@ -1,6 +1,6 @@
 // Returns what a person would see broken on the open page at the present width of the window, as texts: elements that are
-// cut, words that are broken inside, pills and buttons on two lines, targets of a click that are smaller than 24 px, and a
-// page that scrolls sideways. An element that the keyboard can reach may scroll.
+// cut, words that are broken inside, lines of code on one line, pills and buttons on two lines, targets of a click that are
+// smaller than 24 px, and a page that scrolls sideways. An element that the keyboard can reach may scroll.
 (() => {
   const slack = 1; // px, for rounding
   const faults = new Set();
@@ -62,6 +62,7 @@
       range.selectNodeContents(e);
       if (linesOf(range).count > 1) say("on two lines", e);
     }
+    if (e.closest("pre") && style(e).whiteSpaceCollapse === "collapse") say("lines on one line", e);
   }
 
   // A word may break after a hyphen or a closing bracket. Long texts without spaces have <wbr>, which separates their text
