@@ -28,11 +28,16 @@ import (
 type still struct {
 	admin.Engine
 
-	durability store.Durability
+	durability atomic.Pointer[store.Durability] // nil: the zero value
 	sizes      atomic.Pointer[store.Sizes]
 }
 
-func (s *still) Durability() store.Durability { return s.durability }
+func (s *still) Durability() (d store.Durability) {
+	if known := s.durability.Load(); known != nil {
+		d = *known
+	}
+	return d
+}
 
 func (s *still) Sizes() *store.Sizes { return s.sizes.Load() }
 
@@ -226,7 +231,9 @@ func TestConditions(t *testing.T) {
 				"https://2.example: status 503; 13 others.",
 		},
 		"an unsafe database": {
-			func(w *watched) { w.engine.durability.Warnings = []string{"fsync is off; set fsync = on"} },
+			func(w *watched) {
+				w.engine.durability.Store(&store.Durability{Warnings: []string{"fsync is off; set fsync = on"}})
+			},
 			"CRITICAL not-durable: Acknowledged plants are at risk: fsync is off; set fsync = on.",
 		},
 		"a large WAL, and no space for a copy": {
@@ -287,6 +294,19 @@ func TestSuccessEndsWarning(t *testing.T) {
 		refuse(2, 5)
 		w.after(10*time.Second, full, "connections-refused: Connections were refused 5 times since 10:10 UTC, "+
 			"the last time at 10:20 UTC: public address.")
+	})
+}
+
+// TestStandbyIsLost shows that a database without a standby is a warning only if it had one.
+func TestStandbyIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, func(*watched) {})
+		w.after(time.Minute)
+		w.engine.durability.Store(&store.Durability{Standby: true})
+		w.after(time.Minute)
+		w.engine.durability.Store(nil)
+		w.after(time.Minute, "standby-missing: The database has lost its synchronous standby.")
 	})
 }
 
