@@ -330,6 +330,13 @@ addEventListener("click", (event) => {
   if (menu && !menu.contains(event.target)) menu.open = false;
 });
 
+// What a person types replaces the suggested id.
+const suggestion = document.querySelector("input[name=free]");
+const newID = suggestion?.form.elements.id;
+for (const event of ["focus", "click"]) newID?.addEventListener(event, () => {
+  if (newID.value === suggestion.value) newID.select();
+});
+
 for (const button of document.querySelectorAll("[data-copy]")) {
   const secret = document.getElementById(button.dataset.copy);
   button.hidden = !navigator.clipboard; // only over TLS and on loopback
