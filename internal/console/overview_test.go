@@ -112,8 +112,8 @@ func TestFullDisk(t *testing.T) {
 		<-time.After(10 * time.Millisecond) // until the failures have lasted
 	}
 	c.get("/").want(t, 200, `<div class="hero bad">`, "Accepts no plants", `<li class="critical">`)
-	c.wantWarnings("plants", "The store accepts no plants: its disk is full. Free space on the disk; the server then continues "+
-		"by itself. Settings What to do -> /settings#db")
+	c.wantWarnings("plants", "The store accepts no plants: its disk is full. "+
+		"Free space on the disk; the server then continues by itself. Settings What to do -> /settings#db")
 }
 
 // TestDraw shows that a value between two gaps is visible: a path of one point is not.

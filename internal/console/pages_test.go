@@ -585,7 +585,8 @@ func TestBackupsWithoutList(t *testing.T) {
 	page := c.get("/")
 	page.want(t, 200, "The server could not list the backups: open "+destination+": no such file or directory.")
 	list := c.get("/backups")
-	list.want(t, 200, "The server could not list the backups: open "+destination+": no such file or directory.", "Back up now")
+	list.want(t, 200, "Back up now",
+		"The server could not list the backups: open "+destination+": no such file or directory.")
 	if strings.Contains(page.body+list.body, "no complete backup") || strings.Contains(list.body, "No backup yet") {
 		t.Errorf("got %s and %s", page.body, list.body)
 	}
