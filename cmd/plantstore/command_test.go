@@ -75,6 +75,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"oidc-client-scopes": "openid", "oidc-console-claim": "roles", "oidc-console-grants": "gardeners=plants:read",
 		"webhook-url": "https://plants.example/events", "webhook-secret-file": "webhook.secret",
 		"webhook-allow-private": "true", "webhook-rate": "7",
+		"heartbeat-url": "https://checks.example/xxxxx", "warning-url": "https://plants.example/xxxxx",
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires

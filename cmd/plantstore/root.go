@@ -46,8 +46,9 @@ func run(ctx context.Context, args []string, env *config.Environment, stdin io.R
 		return exitOK
 	}
 	code := exitCode(err)
-	if message := err.Error(); message != "" {
-		for fault := range strings.SplitSeq(p.env.Hide(message, args...), "\n") { // joined errors
+	if err.Error() != "" {
+		for _, fault := range faultsOf(err) {
+			fault = strings.ReplaceAll(p.env.Hide(fault, args...), "\n", "; ")
 			fmt.Fprintln(stderr, "plantstore:", terminal.Printable(fault))
 		}
 		for line := range strings.Lines(p.env.Hide(p.advice, args...)) {
@@ -55,6 +56,28 @@ func run(ctx context.Context, args []string, env *config.Environment, stdin io.R
 		}
 	}
 	return code
+}
+
+// faultsOf returns the texts of the errors that errors.Join has joined into err. It does not split a text at its lines:
+// the text may come from a file.
+func faultsOf(err error) (texts []string) {
+	var inner []error
+	switch e := err.(type) { //nolint:errorlint // the tree itself
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	}
+	var joined []string
+	for _, e := range inner {
+		if e != nil {
+			joined, texts = append(joined, e.Error()), append(texts, faultsOf(e)...)
+		}
+	}
+	if strings.Join(joined, "\n") != err.Error() { // it has a text of its own
+		return []string{err.Error()}
+	}
+	return texts
 }
 
 func newRoot(p *program) *cobra.Command {

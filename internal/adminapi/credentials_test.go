@@ -239,8 +239,8 @@ func TestBadChanges(t *testing.T) {
 			"a token needs one or more of the scopes plants:create, plants:read, admin, metrics", 40062,
 		},
 		{
-			"", `{"name":"a b","scopes":["metrics"],"no_expiry":true}`,
-			`name: "a b" is not a valid name; use 1 to 64 letters, digits and ._-@:/+, a letter or digit first`, 40062,
+			"", `{"name":"a  b","scopes":["metrics"],"no_expiry":true}`,
+			`name: "a  b" is not a valid name; use `+auth.NameForm, 40062,
 		},
 		{"", `{"name":"` + secret + `","scopes":["metrics"],"no_expiry":true}`, "the name has the form of a secret", 40062},
 		{

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -42,14 +43,20 @@ func (h *handler) preflight(c *Call) bool {
 }
 
 // logOrigin logs the origin of a page that may not call the listener, because the browser tells the page no reason. It
-// logs at most one line a second, and none about pages of the listener itself.
+// logs at most one line a second, and none about pages of the listener itself or a text that no browser sends.
 func (h *handler) logOrigin(c *Call, origin string) {
 	r := c.Request
-	if origin == "" || h.guard != nil || sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+	if !isOrigin(origin) || h.guard != nil || sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
 		return
 	}
 	if n := h.refused.Add("", 1); n > 0 {
 		h.log.Info("the origin of a web page is not allowed; add it to --cors-origins if the page may call the server",
 			"origin", Shorten(origin), "requests", n, "request_id", c.id[0])
 	}
+}
+
+// isOrigin reports whether a text is the origin of a page (RFC 6454 section 7).
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return text == "null" || err == nil && u.Host != "" && text == u.Scheme+"://"+u.Host
 }
