@@ -240,7 +240,7 @@ func TestBadChanges(t *testing.T) {
 		},
 		{
 			"", `{"name":"a  b","scopes":["metrics"],"no_expiry":true}`,
-			`name: "a  b" is not a valid name; use `+auth.NameForm, 40062,
+			`name: "a  b" is not a valid name; use ` + auth.NameForm, 40062,
 		},
 		{"", `{"name":"` + secret + `","scopes":["metrics"],"no_expiry":true}`, "the name has the form of a secret", 40062},
 		{
