@@ -46,7 +46,8 @@ func (h *handler) preflight(c *Call) bool {
 // logs at most one line a second, and none about pages of the listener itself or a text that no browser sends.
 func (h *handler) logOrigin(c *Call, origin string) {
 	r := c.Request
-	if !isOrigin(origin) || h.guard != nil || sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+	own := sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin"
+	if own || h.guard != nil || !isOrigin(origin) {
 		return
 	}
 	if n := h.refused.Add("", 1); n > 0 {

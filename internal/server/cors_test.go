@@ -129,7 +129,9 @@ func TestRefusedOriginsInLog(t *testing.T) {
 			allowed: []string{ours}, want: map[string]int{other: 1}, in: []string{"Origin: " + ours, "Origin: " + other},
 		},
 		"every origin": {allowed: []string{"*"}, in: []string{"Origin: " + other}},
-		"no origin":    {in: []string{"Origin: ", "Origin: secret", "Origin: https://a:b@shop.example", "Origin: https://a.example/b"}},
+		"no origin": {in: []string{
+			"Origin: ", "Origin: secret", "Origin: https://a:b@shop.example", "Origin: https://a.example/b",
+		}},
 		"without host": {want: map[string]int{"null": 1}, in: []string{"Origin: null"}},
 		"long": {
 			want: map[string]int{"https://" + strings.Repeat("a", 92) + "…": 1},
