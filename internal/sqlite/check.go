@@ -41,7 +41,7 @@ func Check(ctx context.Context, c Config) (served bool, err error) {
 	}
 	dbfile.WarnModes(c.Path, c.Log)
 	return dbfile.Served(c.Path), diskFault(dbfile.Read(ctx, c.Path, func(conn *sqlite3.Conn) error {
-		version, err := c.accept(conn)
+		version, err := c.acceptWritable(conn)
 		if err != nil || version == 0 {
 			return err
 		}

@@ -191,13 +191,8 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
 	err = e.writer.During(ctx, func() error {
-		if _, err := c.accept(e.writer); err != nil {
-			return err
-		}
-		if err := dbfile.CheckHeader(e.writer); err != nil {
-			return fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
-		}
-		return nil
+		_, err := c.acceptWritable(e.writer)
+		return err
 	})
 	e.writer.KeepWAL(err != nil && dbfile.HasWAL(e.path))
 	return err
@@ -213,6 +208,17 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 		_, err := c.accept(e.reader)
 		return err
 	})
+}
+
+// acceptWritable is accept for a connection that will write.
+func (c *Config) acceptWritable(conn *sqlite3.Conn) (version int, err error) {
+	if version, err = c.accept(conn); err != nil {
+		return 0, err
+	}
+	if err := dbfile.CheckHeader(conn); err != nil {
+		return 0, fmt.Errorf("%s is damaged: %w; restore a backup", c.Path, err)
+	}
+	return version, nil
 }
 
 // accept returns the schema of a store, 0 for an empty file. It returns an error if the file is not a store, if the
