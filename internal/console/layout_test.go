@@ -250,6 +250,7 @@ func TestThemeInBrowser(t *testing.T) {
 	system("light")
 	b.signIn()
 	want(light)
+	b.open("/settings") // the overview may load again
 	b.Do(change)
 	want(dark)
 	b.open("/webhooks")
