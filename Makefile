@@ -126,7 +126,7 @@ release: ## write archives, packages, hashes and component lists of a release in
 	tools/release.sh
 
 .PHONY: deb
-deb: ## build the Debian and RPM packages for this machine's architecture in dist/release: 2 minutes
+deb: ## build the Debian and RPM packages for this machine's architecture in dist/release
 	@PLATFORMS= PACKAGES="linux/$$(go env GOHOSTARCH)" tools/release.sh
 	@ls dist/release/*.deb dist/release/*.rpm
 
