@@ -13,8 +13,6 @@
 set -eu
 umask 022
 export LC_ALL=C # the order of the files in SHA256SUMS
-# The tools and the test that writes the manual pages share the compiled packages of the program.
-export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -buildmode=pie"
 cd "$(dirname "$0")/.."
 platforms=${PLATFORMS-linux/amd64 linux/arm64 linux/armv7 linux/riscv64 darwin/amd64 darwin/arm64}
 packages=${PACKAGES-linux/amd64 linux/arm64}
