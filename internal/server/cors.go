@@ -45,6 +45,9 @@ func (h *handler) preflight(c *Call) bool {
 // logOrigin logs the origin of a page that may not call the listener, because the browser tells the page no reason. It
 // logs at most one line a second, and none about pages of the listener itself or a text that no browser sends.
 func (h *handler) logOrigin(c *Call, origin string) {
+	if origin == "" {
+		return
+	}
 	r := c.Request
 	own := sameOrigin(origin, r.Host) || r.Header.Get("Sec-Fetch-Site") == "same-origin"
 	if own || h.guard != nil || !isOrigin(origin) {
