@@ -39,7 +39,7 @@ func (p *program) commandLog() *slog.Logger {
 func (p *program) withSettings(cmd *cobra.Command, do func(context.Context) error) error {
 	ctx := cmd.Context()
 	err := p.server.Check(cmd.Flags())
-	if p.server.URL != "" { // the settings of the server are not those of this machine
+	if p.server.URL != "" { // the server has settings of its own
 		p.env.SettingsFile = ""
 	}
 	if err == nil {

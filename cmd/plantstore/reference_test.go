@@ -298,7 +298,7 @@ func serverFlags() *pflag.FlagSet {
 	return flags
 }
 
-// flagsOf returns the flags of a command, with links to those of a server and to the settings.
+// flagsOf returns the flags of a command. Flags for --server and settings are links.
 func flagsOf(cmd *cobra.Command) string {
 	settings, server := pflag.NewFlagSet("settings", pflag.ContinueOnError), serverFlags()
 	new(config.Settings).BindServe(settings)

@@ -67,7 +67,7 @@ store may run. The exit code is 0 if a server would start.`,
 	return cmd
 }
 
-// checkServe returns all faults that would keep a server from its start, with those of the settings.
+// checkServe returns every fault, also in the settings, with which a server would not start.
 func (p *program) checkServe(ctx context.Context, faults error) error {
 	log := serve.OpenLog(p.Stderr, &p.settings)
 	c := serve.Config{Settings: &p.settings, Env: p.env, Log: log, Version: version, By: p.operator()}
