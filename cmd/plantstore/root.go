@@ -118,7 +118,7 @@ settings in force.`,
 	root.AddCommand(
 		newServe(p), newTry(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
 		newConsole(p), newHealth(p), newGet(p), newCorrect(p), newErase(p), newList(p), newExport(p), newImport(p),
-		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
+		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newPromote(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // before complete; Cobra would add them later
 	root.InitDefaultHelpCmd()

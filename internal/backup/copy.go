@@ -187,7 +187,7 @@ func (c *copier) report(err error) {
 	c.mu.Unlock()
 	log, to := c.service.config.Log, c.service.to.location("")
 	switch {
-	case isRefusal(err) && !isRefusal(before):
+	case IsRefusal(err) && !IsRefusal(before):
 		log.Error("another server owns the destination of the backups; this one stops", "destination", to, "error", err)
 	case err != nil && (before == nil || errors.Is(before, errNoOwner)):
 		log.Warn("could not copy commits to the destination of the backups; it lacks them until it is back",

@@ -71,7 +71,7 @@ type ownership struct {
 // nil if the destination does not respond and this server has owned it before: it claims it as soon as that responds.
 func (s *Service) Claim(ctx context.Context) error {
 	_, err := s.ensureOwner(ctx, false)
-	if err == nil || isRefusal(err) {
+	if err == nil || IsRefusal(err) {
 		return err
 	}
 	if !HasOwned(s.config.DB, s.config.Destination) {
@@ -96,7 +96,7 @@ func Check(ctx context.Context, c Config) error {
 	}
 	defer s.cancel()
 	s.dry = true
-	if _, err = s.claim(ctx, nil); err != nil && !isRefusal(err) && HasOwned(c.DB, c.Destination) {
+	if _, err = s.claim(ctx, nil); err != nil && !IsRefusal(err) && HasOwned(c.DB, c.Destination) {
 		c.Log.Warn("could not read the owner of the destination of the backups; the server starts and tries again",
 			"error", err)
 		return nil
@@ -111,8 +111,8 @@ func HasOwned(db, destination string) bool {
 	return err == nil && errTo == nil && origin.Holder && origin.Destination == to.location("")
 }
 
-// isRefusal reports whether an error means that this server is not the owner.
-func isRefusal(err error) bool {
+// IsRefusal reports whether an error means that this server is not the owner: a FencedError or an OwnedError.
+func IsRefusal(err error) bool {
 	_, fenced := errors.AsType[*FencedError](err)
 	_, owned := errors.AsType[*OwnedError](err)
 	return fenced || owned
@@ -223,7 +223,7 @@ func (s *Service) stillOwner(ctx context.Context) (o ownership, err error) {
 func (s *Service) note(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isRefusal(err) && s.fault == nil {
+	if IsRefusal(err) && s.fault == nil {
 		s.fault, s.own = err, cmp.Or(s.own, s.former)
 		close(s.fencing)
 	}
@@ -326,6 +326,7 @@ func (s *Service) owned(reason, takeOver string) error {
 func (s *Service) putOwner(ctx context.Context, id, current string) (*contents, error) {
 	o := owner{
 		Session: s.session, Timeline: id, After: current, Store: s.archive.store, Since: time.Now().UTC(), Host: s.host,
+		Failover: s.config.Failover,
 	}
 	if err := putObject(ctx, s.to, s.names.ownerName(), o); err != nil {
 		return nil, fmt.Errorf("store the owner: %w", err)

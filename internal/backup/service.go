@@ -49,7 +49,10 @@ type Config struct {
 
 	TakeOver       []string // timelines of other servers that this one may take over
 	RestoreMissing bool     // a store that was just restored may take over any
-	CaughtUp       string   // result of CatchUp for this store
+	CaughtUp       string   // result of CatchUp for this store, or of a Standby
+
+	Standby  bool          // follow the owner, and wait for one
+	Failover time.Duration // a standby takes over from an owner that has not renewed its ownership for it; 0: it does not
 
 	By      audit.Origin      // for entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
@@ -96,6 +99,10 @@ type Service struct {
 	former   *ownership    // what this server owned as far as it knows, if own is nil; guarded by mu
 	fault    error         // why this server is not the owner any more; guarded by mu
 	fencing  chan struct{} // closed when fault is set
+
+	renewed   atomic.Pointer[time.Time] // when the last successful renewal began; nil: none has
+	requested chan struct{}             // closed when a standby has asked for the destination
+	asked     bool                      // requested is closed; used by renew
 
 	archive *Archive
 	recent  recent
@@ -147,7 +154,7 @@ func newService(c Config) (*Service, error) {
 	s := &Service{
 		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB),
 		session: cmp.Or(c.CaughtUp, newID()), host: hostname(),
-		claiming: make(chan struct{}, 1), fencing: make(chan struct{}),
+		claiming: make(chan struct{}, 1), fencing: make(chan struct{}), requested: make(chan struct{}),
 		archive: newArchive(to, seriesOf(c.DB), store),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),
 		ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
@@ -172,15 +179,20 @@ func (s *Service) Start() {
 		s.running.Go(s.copier.run)
 		s.running.Go(s.mergeSegments)
 	}
+	if s.config.Failover > 0 {
+		s.running.Go(s.renew)
+	}
 }
 
-// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
+// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. With Config.Failover it
+// releases the destination for a standby.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true // no job starts after this
 	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
+	s.release()
 }
 
 // Backup is a backup of the store, or a file whose name looks like one.

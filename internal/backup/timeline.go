@@ -41,6 +41,8 @@ type owner struct {
 	Store    string    `json:"store"`           // identity
 	Since    time.Time `json:"since"`
 	Host     string    `json:"host"`
+
+	Failover time.Duration `json:"failover,omitempty"` // without a renewal for so long, it accepts no plants; 0: it renews nothing
 }
 
 const (

@@ -45,13 +45,22 @@ func (s *Settings) checkBackup() error {
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:
 		return s.Fault("backup-sync", "set backup-lag too, within which other changes are copied")
+	case b.Standby && (b.Destination == "" || b.Lag == 0):
+		return s.Fault("standby", "set backup-dir and backup-lag too: a standby follows the commits there")
+	case b.Failover != 0 && (b.Destination == "" || b.Lag == 0):
+		return s.Fault("failover", "set backup-dir and backup-lag too: a standby follows the commits there")
+	case b.Failover != 0 && b.Failover < shortestFailover:
+		return s.Fault("failover", "use 0 or at least %s", FormatDuration(shortestFailover))
 	case b.Lag != 0 && b.Lag < shortestLag:
 		return s.Fault("backup-lag", "use 0 or at least %s", FormatDuration(shortestLag))
 	}
 	return nil
 }
 
-const shortestLag = 100 * time.Millisecond // a segment for each half of it
+const (
+	shortestLag      = 100 * time.Millisecond // a segment for each half of it
+	shortestFailover = time.Second
+)
 
 // CheckDestination returns a usage error if the destination of the backups cannot be used.
 func (s *Settings) CheckDestination(ctx context.Context, env *Environment) (err error) {

@@ -111,6 +111,14 @@ func (s *Settings) storeGroups() []Group {
 				"take the backup directory over from the servers with these `timelines`",
 			},
 			{"backup-keep", count(&s.Backup.Keep, 1), "7", "number of scheduled `backups` to keep"},
+			{
+				"standby", toggle(&s.Backup.Standby), "",
+				"follow the server that owns the backup directory, and wait for one",
+			},
+			{
+				"failover", Duration(&s.Backup.Failover), "0",
+				"`time` after which a standby takes over from a server that does not renew its ownership; 0: never",
+			},
 		}},
 		{"Log", []Setting{
 			{"log-format", Choice(&s.LogFormat, "text", "json"), "text", "`form` of the log"},

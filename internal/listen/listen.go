@@ -78,6 +78,20 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
+// Duplicate returns another listener of the same socket, where new connections wait after Retire. The caller closes it.
+func (l *Listener) Duplicate() (*net.TCPListener, error) {
+	f, err := l.tcp.File()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	other, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	return other.(*net.TCPListener), nil
+}
+
 // Open returns the number of open connections.
 func (l *Listener) Open() int {
 	l.open.mu.Lock()

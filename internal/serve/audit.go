@@ -15,14 +15,12 @@ import (
 type serverAudit struct {
 	*audit.Recorder
 
-	by      audit.Origin
-	cancel  context.CancelFunc // ends prune; nil: the start is not recorded
-	pruning sync.WaitGroup
+	by audit.Origin
 }
 
 func (v *instance) openAudit(context.Context) error {
 	v.audit = &serverAudit{Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By}
-	v.onClose(v.audit.stop)
+	v.onClose(v.audit.Close)
 	return nil
 }
 
@@ -36,24 +34,23 @@ func (v *instance) recordStart(ctx context.Context) error {
 	}
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
-	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	var pruning sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	keep := v.Settings.AuditKeep // here, because a reload replaces the settings
-	a.pruning.Go(func() { a.prune(ctx, v.engine, keep, v.log) })
+	pruning.Go(func() { a.prune(ctx, v.engine, keep, v.log) })
+	v.onClose(func() { // before the backups copy the last commit
+		cancel()
+		pruning.Wait()
+		if v.backups == nil || v.backups.Fault() == nil { // what a fenced server stores, the destination lacks
+			a.Record(a.event(audit.ServerStop))
+			a.Flush(context.Background())
+		}
+	})
 	return nil
 }
 
 func (a *serverAudit) event(action audit.Action, details ...audit.Detail) audit.Event {
 	return audit.Event{Time: time.Now(), Action: action, Origin: a.by, Details: details}
-}
-
-// stop records the end of the server.
-func (a *serverAudit) stop() {
-	if a.cancel != nil {
-		a.cancel()
-		a.pruning.Wait()
-		a.Record(a.event(audit.ServerStop))
-	}
-	a.Close()
 }
 
 // prune removes the entries that are older than keep once a day, unless keep is 0.

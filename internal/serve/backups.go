@@ -48,6 +48,7 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	if v.copied != nil {
 		v.copied.backups = v.backups
 	}
+	v.owner.Store(v.backups)
 	v.onStart(func(context.Context) { v.backups.Start() })
 	return nil
 }
@@ -76,11 +77,13 @@ func (v *instance) fenced() <-chan struct{} {
 	return v.backups.Fenced()
 }
 
-// copiedEngine is the engine of a file whose inserts end when the destination of the backups has them too.
+// copiedEngine is the engine of a file whose inserts end when the destination of the backups has them too (sync), and
+// whose server may be replaced by a standby.
 type copiedEngine struct {
 	*sqlite.Engine
 
 	destination string
+	sync        bool
 	backups     *backup.Service
 }
 
@@ -94,10 +97,20 @@ func (e *copiedEngine) Insert(ctx context.Context, batch []store.Create) ([]stor
 	if err != nil {
 		return nil, err
 	}
-	if err := e.backups.Sync(ctx); err != nil {
+	if err := e.confirm(ctx); err != nil {
 		return nil, fmt.Errorf("%w: copy to %s: %w", store.ErrOutcomeUnknown, e.destination, err)
 	}
 	return outcomes, nil
+}
+
+// confirm returns an error unless this server is still the owner, after the commits of now.
+func (e *copiedEngine) confirm(ctx context.Context) error {
+	if e.sync {
+		if err := e.backups.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return e.backups.MayAccept()
 }
 
 // Probe implements writepath.Engine.
@@ -105,12 +118,14 @@ func (e *copiedEngine) Probe(ctx context.Context) error {
 	if err := e.Engine.Probe(ctx); err != nil {
 		return err
 	}
-	return e.backups.Sync(ctx)
+	return e.confirm(ctx)
 }
 
 // Durability implements writepath.Engine.
 func (e *copiedEngine) Durability() store.Durability {
 	d := e.Engine.Durability()
-	d.Guarantee += " and in " + e.destination
+	if e.sync {
+		d.Guarantee += " and in " + e.destination
+	}
 	return d
 }

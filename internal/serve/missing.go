@@ -19,7 +19,7 @@ import (
 // destination does not respond, nothing shows that the store is new.
 func (v *instance) openMissing(ctx context.Context) error {
 	s := v.Settings
-	if s.Backup.Destination == "" {
+	if s.Backup.Destination == "" || v.caughtUp != "" { // the standby has the store
 		return nil
 	}
 	info, err := os.Stat(s.DB.Path)

@@ -22,8 +22,12 @@ func (v *instance) openNotifier(context.Context) error {
 
 func (v *instance) newNotifier(s *config.Settings) *notify.Notifier {
 	name, _ := os.Hostname()
+	heartbeat := s.HeartbeatURL
+	if v.standby != nil {
+		heartbeat = "" // that of the owner shows that all is well
+	}
 	return notify.New(notify.Config{
-		HeartbeatURL: s.HeartbeatURL, WarningURL: s.WarningURL, Warnings: v.servers.operations.Warnings,
+		HeartbeatURL: heartbeat, WarningURL: s.WarningURL, Warnings: v.servers.operations.Warnings,
 		Client: webhook.NewClient(webhook.Config{
 			AllowPrivate: s.Webhook.AllowPrivate, Secrets: s.Webhook.Secrets, UserAgent: v.events.userAgent,
 		}),

@@ -193,8 +193,10 @@ func (v *instance) merge(loaded *config.Settings) (next *config.Settings, change
 
 // apply puts settings in force. Webhooks come first: only they can fail, and then nothing has changed.
 func (v *instance) apply(ctx context.Context, next *config.Settings) error {
-	if err := v.events.reload(ctx, v.Settings, next); err != nil {
-		return err
+	if v.standby == nil {
+		if err := v.events.reload(ctx, v.Settings, next); err != nil {
+			return err
+		}
 	}
 	v.reloadNotifier(ctx, next)
 	v.Log.level.Set(next.LowestLevel())

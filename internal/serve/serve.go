@@ -2,6 +2,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,21 +46,32 @@ type Config struct {
 
 // Run runs a server until ctx ends or the store fails. After ctx has ended it responds to the accepted requests and
 // returns nil. Its errors are usage errors, store.ErrBroken, backup.FencedError, and the errors of listeners and of the
-// engine.
+// engine. One of two machines runs as a standby or as the owner, see role.go.
 func Run(ctx context.Context, c Config) error {
-	v := &instance{Config: c, log: c.Log.Logger, metrics: newMetrics(c.Version)}
-	err := v.open(ctx)
-	if err == nil {
-		err = v.serve(ctx)
-	} else {
-		err = stoppedEarly(ctx, err, v.log)
+	for next := (role{}); ; {
+		v := &instance{Config: c, role: next, log: c.Log.Logger, metrics: newMetrics(c.Version)}
+		cause, err := v.live(ctx)
+		if v.successor == nil || err != nil {
+			return errors.Join(cause, err)
+		}
+		next, c.Settings = *v.successor, v.Settings
 	}
-	return errors.Join(err, v.close())
+}
+
+// live runs a server from its start to its end. cause is why it has ended.
+func (v *instance) live(ctx context.Context) (cause, err error) {
+	if cause = v.open(ctx); cause == nil {
+		cause, err = v.serve(ctx)
+	} else if v.succeed(ctx, cause); v.successor == nil {
+		cause = stoppedEarly(ctx, cause, v.log)
+	}
+	return cause, errors.Join(err, v.close())
 }
 
 // instance is a running server. Only the goroutine of serve changes its settings and the parts that a reload replaces.
 type instance struct {
 	Config
+	role
 
 	log     *slog.Logger
 	metrics *prometheus.Registry
@@ -70,10 +82,11 @@ type instance struct {
 	signIn    *oidc.Client   // signs in to the console at the issuer; nil: none
 	writePath *writepath.Service
 	audit     *serverAudit
-	restored  []audit.Detail  // about the restore of the missing store; nil: it was there
-	caughtUp  string          // result of backup.CatchUp
-	backups   *backup.Service // nil: none
-	copied    *copiedEngine   // engine; nil without --backup-sync
+	restored  []audit.Detail                 // about the restore of the missing store; nil: it was there
+	standby   *backup.Standby                // nil: not a standby
+	owner     atomic.Pointer[backup.Service] // backups, once they are open
+	backups   *backup.Service                // nil: none
+	copied    *copiedEngine                  // engine; nil without --backup-sync
 	events    *eventSender
 	notifier  *notify.Notifier
 	acme      *acme.Source // nil: none
@@ -94,23 +107,30 @@ type instance struct {
 func (v *instance) open(ctx context.Context) error {
 	v.settingsFile.applied = v.Settings.FileSum
 	v.publish()
-	for _, open := range []func(context.Context) error{
-		v.check,         // before anything is created
-		v.openListeners, // before the engine creates files
-		v.openMissing,
-		v.openEngine,
-		v.openIssuer,
-		v.openStore,
-		v.openAudit,
-		v.openBackups,
-		v.recordStart,
-		v.openWebhooks,
-		v.openServers,
-		v.openNotifier,
-		v.openACME,
-		v.greet, // prints the tokens once, so it follows every step that can fail
+	for _, step := range []struct {
+		open  func(context.Context) error
+		owner bool // a standby does not need it
+	}{
+		{v.check, false},         // before anything is created
+		{v.openListeners, false}, // before the engine creates files
+		{v.openStandby, false},
+		{v.openMissing, true},
+		{v.openEngine, false},
+		{v.openIssuer, false},
+		{v.openStore, false},
+		{v.openAudit, false},
+		{v.openBackups, true},
+		{v.recordStart, true},
+		{v.openWebhooks, false},
+		{v.openServers, false},
+		{v.openNotifier, false},
+		{v.openACME, true},
+		{v.greet, true}, // prints the tokens once, so it follows every step that can fail
 	} {
-		if err := open(ctx); err != nil {
+		if step.owner && v.standby != nil {
+			continue
+		}
+		if err := step.open(ctx); err != nil {
 			return err
 		}
 	}
@@ -144,14 +164,19 @@ func (v *instance) check(ctx context.Context) error {
 
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
-		Server: true, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
+		Server: v.standby == nil, ReadOnly: v.standby != nil, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
 	})
 	if err != nil {
 		return err
 	}
 	v.closing = append(v.closing, v.engine.Close)
-	if file, ok := v.engine.(*sqlite.Engine); ok && v.Settings.Backup.Sync {
-		v.copied = &copiedEngine{Engine: file, destination: v.Settings.Backup.Destination}
+	file, isFile := v.engine.(*sqlite.Engine)
+	switch c := v.Settings.Backup; {
+	case !isFile:
+	case v.standby != nil:
+		v.engine = &standbyEngine{file, v.log}
+	case c.Sync || c.Failover > 0:
+		v.copied = &copiedEngine{Engine: file, destination: c.Destination, sync: c.Sync}
 		v.engine = v.copied
 	}
 	return nil
@@ -161,7 +186,7 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 // the engine repeats a commit of unknown outcome while its requests wait.
 func (v *instance) openStore(ctx context.Context) (err error) {
 	c := writepath.Config{
-		Engine: v.engine, Commits: 1, Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
+		Engine: v.engine, Commits: 1, MayAccept: v.mayAccept, Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
 	}
 	if v.Settings.OIDC.Audience != "" { // else the issuer is for the console alone
 		c.JWT = v.verifier.Verify
@@ -169,7 +194,7 @@ func (v *instance) openStore(ctx context.Context) (err error) {
 	if v.Settings.DB.IsDatabase() {
 		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, writepath.AnswerTimeout
 	}
-	if v.copied != nil {
+	if v.copied != nil && v.copied.sync {
 		c.Commits = copiedCommits
 	}
 	if v.writePath, err = writepath.New(ctx, c); err != nil {
@@ -183,29 +208,37 @@ func (v *instance) greet(ctx context.Context) error {
 	return v.Greet(ctx, v.engine, v.servers.Addresses)
 }
 
-// serve starts the server, and ends it after a signal, a failure of the store or of a listener.
-func (v *instance) serve(ctx context.Context) error {
+// serve starts the server, and ends it after a signal, a failure of the store or of a listener, or when its role ends.
+// cause is why it has ended, nil for a signal.
+func (v *instance) serve(ctx context.Context) (cause, err error) {
 	for _, start := range v.starting {
 		start(ctx)
 	}
 	v.log.Info("ready", "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
 		"admin", v.servers.Admin.String(), "db", v.Settings.DB.String(), "version", v.Version)
-	cause := v.run(ctx)
+	manager := startManager(v.log)
+	cause = cmp.Or(v.run(ctx, manager), v.failure())
+	if v.succeed(ctx, cause); v.successor == nil {
+		manager.stopping()
+	}
 	for _, retire := range v.retiring {
 		retire()
 	}
-	err := errors.Join(cause, v.servers.drain(v.writePath, v.log), v.failure())
-	v.log.Info("stopped")
-	return err
+	err = v.servers.drain(v.writePath, v.log)
+	if late := v.failure(); cause == nil || late != nil && !errors.Is(cause, late) { // during the drain
+		cause = errors.Join(cause, late)
+	}
+	if v.successor == nil {
+		v.log.Info("stopped")
+	}
+	return cause, err
 }
 
 // run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
 // and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed,
 // and certificates when their files have changed.
-func (v *instance) run(ctx context.Context) error {
+func (v *instance) run(ctx context.Context, manager *manager) error {
 	changes, certificates := time.Tick(reloadEvery), time.Tick(certs.CheckEvery)
-	manager := startManager(v.log)
-	defer manager.stopping()
 	for {
 		select {
 		case <-manager.watchdog:
@@ -217,6 +250,8 @@ func (v *instance) run(ctx context.Context) error {
 			return nil
 		case <-v.fenced():
 			return nil
+		case <-v.roleEnds():
+			return errRoleEnds
 		case err := <-v.servers.failed:
 			return err
 		case <-v.Hangups:

@@ -59,7 +59,10 @@ type Addresses struct {
 func (v *instance) openListeners(ctx context.Context) error {
 	v.Log.measure(v.metrics)
 	s := v.Settings
-	sockets, err := openSockets(s, v.log)
+	sockets, err := v.sockets, error(nil)
+	if sockets == nil {
+		sockets, err = openSockets(s, v.log)
+	}
 	if err != nil {
 		return err
 	}

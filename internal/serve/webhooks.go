@@ -38,6 +38,10 @@ func (v *instance) openWebhooks(ctx context.Context) error {
 		changed: make(chan struct{}, 1),
 	}
 	v.events = e
+	if v.standby != nil { // the owner sends the events
+		e.cancel = func() {}
+		return nil
+	}
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
 	v.onStart(func(context.Context) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"plantstore/internal/plant"
@@ -27,7 +28,11 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 // store and the warnings; without them there is no operator.
 func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc {
 	return func(c *Call) error {
-		if err := w.Ready(); err != nil {
+		err := w.Ready()
+		if warnings == nil && errors.Is(err, writepath.ErrStandby) {
+			err = writepath.ErrStandby // the name of the other host is for the operator
+		}
+		if err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 		}
 		if warnings != nil && isVerbose(c.Request) {

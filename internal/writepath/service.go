@@ -23,6 +23,10 @@ type Config struct {
 	Commits int    // commits that may run at the same time; 0: 1
 	Limits  Limits
 	JWT     VerifyJWT             // nil: JWTs are invalid
+
+	// MayAccept returns why the server must not accept plants, such as ErrStandby; nil: it always may.
+	MayAccept func() error
+
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
 	Tracer  *trace.Tracer         // nil: no spans
@@ -30,6 +34,7 @@ type Config struct {
 
 // Service creates plants and authenticates requests, for the server. It is safe for concurrent use.
 type Service struct {
+	mayAccept   func() error
 	writer      *writer
 	credentials *credentials
 }
@@ -46,7 +51,10 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		return nil, err
 	}
 	credentials.measure(c.Metrics)
-	s := &Service{writer: newWriter(c, o), credentials: credentials}
+	if c.MayAccept == nil {
+		c.MayAccept = func() error { return nil }
+	}
+	s := &Service{mayAccept: c.MayAccept, writer: newWriter(c, o), credentials: credentials}
 	credentials.start(ctx, s.writer.pollBroken)
 	return s, nil
 }
@@ -56,6 +64,9 @@ func New(ctx context.Context, c Config) (*Service, error) {
 // could not store it. Create returns within Limits.AnswerTimeout. It has no context, because a plant in a batch is
 // stored even if its client disconnects.
 func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+	if err := s.mayAccept(); err != nil {
+		return false, clientError(store.ErrBusy)
+	}
 	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
@@ -92,10 +103,14 @@ func (s *Service) AuthenticateStale(credential string) (auth.Principal, error) {
 var (
 	ErrDiskFull    = errors.New("the disk of the store is full; free space on it")
 	ErrUnreachable = errors.New("the store is unreachable; see the log")
+	ErrStandby     = errors.New("standby") // another server accepts them
 )
 
 // Ready returns nil if the store can store plants, else the reason why it cannot.
 func (s *Service) Ready() error {
+	if err := s.mayAccept(); err != nil {
+		return err
+	}
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
 	switch {

@@ -25,40 +25,56 @@ type Replay struct {
 // ErrOtherHistory means that a commit was made on other content than the store's.
 var ErrOtherHistory = errors.New("the commit does not follow the content of the backup")
 
-// openReplay opens the file of a store without a WAL.
-func openReplay(path string) (r *Replay, err error) {
+// openReplay opens the file of a store without a WAL. The file is removed after an error, so no rollback journal is
+// needed, and RestoreFrom syncs it.
+func openReplay(path string) (*Replay, error) {
 	c, err := sqlite3.OpenUnlocked(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	// The file is removed after an error, so no rollback journal is needed, and RestoreFrom syncs it. Zeros overwrite the
-	// content of plants that the commits erase.
-	err = c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON; " +
-		"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
-	if err != nil {
-		return nil, err
+	return newReplay(c, path, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+}
+
+// newReplay returns a replay on a connection, which it closes after an error. Zeros overwrite the content of plants that
+// the commits erase.
+func newReplay(c *sqlite3.Conn, path, mode string) (*Replay, error) {
+	err := c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON; " +
+		"PRAGMA cache_size = -65536; " + mode)
+	version := 0
+	if err == nil {
+		version, err = dbfile.SchemaVersion(c, path)
 	}
-	version, err := dbfile.SchemaVersion(c, path)
 	if err == nil {
 		err = dbfile.CheckSchema(c, path, version) // before any table is read
 	}
-	if err == nil {
-		err = c.Exec("BEGIN")
-	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
-	r = &Replay{conn: c}
-	if r.state, err = dbfile.ReadState(c); err != nil {
-		return nil, err
+	return &Replay{conn: c}, nil
+}
+
+// do repeats commits in one transaction.
+func (r *Replay) do(ctx context.Context, commits func(*Replay) error) error {
+	err := r.conn.During(ctx, func() (err error) {
+		if err = r.conn.Exec("BEGIN IMMEDIATE"); err != nil {
+			return err
+		}
+		if r.state, err = dbfile.ReadState(r.conn); err != nil {
+			return err
+		}
+		if r.history, r.last, err = dbfile.HistoryOf(r.conn); err != nil {
+			return err
+		}
+		return commits(r)
+	})
+	if err == nil && r.history != (journal.History{}) {
+		err = r.conn.Run("UPDATE plantstore SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
+			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:], r.last)
 	}
-	r.history, r.last, err = dbfile.HistoryOf(c)
-	return r, err
+	if err == nil {
+		err = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE plantstore SET journal_bytes = 0; COMMIT")
+	}
+	return err
 }
 
 // Commits returns the number of the last commit, and the history after it.
@@ -124,23 +140,11 @@ func (r *Replay) repeatRows(changeset []byte) error {
 	return err
 }
 
-// close stores the totals and closes the file; after an error, it only closes the file.
-func (r *Replay) close(failed error) error {
-	if failed == nil && r.history != (journal.History{}) {
-		failed = r.conn.Run("UPDATE plantstore SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
-			r.state.Commits, r.state.Plants, r.state.Digests, r.history[:], r.last)
-	}
-	if failed == nil {
-		failed = r.conn.Exec("DELETE FROM plantstore_journal; UPDATE plantstore SET journal_bytes = 0; COMMIT")
-	}
-	return errors.Join(failed, r.conn.Close())
-}
-
 // replay calls commits with the store in the file of a restored backup.
 func replay(ctx context.Context, path string, commits func(*Replay) error) error {
 	r, err := openReplay(path)
 	if err != nil {
 		return err
 	}
-	return r.close(r.conn.During(ctx, func() error { return commits(r) }))
+	return errors.Join(r.do(ctx, commits), r.conn.Close())
 }

@@ -23,7 +23,8 @@ import (
 //     for the command. Without the ticket, the server would acquire SQLite's write lock again within microseconds.
 //
 //   - Every process that may change the store shares FILE-move while it has the store open. A move locks it, for the
-//     store that it copies and for the new one.
+//     store that it copies and for the new one. A standby locks it too, because its store has only the owner's commits.
+//   - A command locks FILE-promote while it asks the standby of the file to take over.
 //
 // They use flock(2), so the kernel releases them when the process ends.
 
@@ -101,7 +102,42 @@ func LockMove(path string, move bool) (*os.File, error) {
 		return f, nil
 	}
 	_ = f.Close()
+	if !move && err == nil && Served(path) { // a move runs without a server
+		taken = fmt.Errorf("the server of %s is a standby: make changes at the server that it follows", path)
+	}
 	return nil, cmp.Or(err, taken)
+}
+
+// RequestPromotion asks the standby that serves a store to take over from the owner. The request ends when the file is
+// closed.
+func RequestPromotion(path string) (*os.File, error) {
+	if !Served(path) {
+		return nil, fmt.Errorf("no server of %s runs: start it with --standby", path)
+	}
+	if o, err := ReadOrigin(path); err != nil || o.Holder {
+		return nil, cmp.Or(err, fmt.Errorf("the server of %s is no standby: it is the owner of its backups", path))
+	}
+	f, err := openLock(path, promoteSuffix)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := tryLock(f, syscall.LOCK_EX)
+	if !locked {
+		_ = f.Close()
+		return nil, cmp.Or(err, fmt.Errorf("another command promotes the server of %s", path))
+	}
+	return f, nil
+}
+
+// PromotionRequested reports whether a command asks the standby of a store to take over.
+func PromotionRequested(path string) bool {
+	f, err := safefile.OpenRegular(path+promoteSuffix, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	shared, err := tryLock(f, syscall.LOCK_SH)
+	return !shared && err == nil
 }
 
 // Ticket is the write ticket of a process.

@@ -17,18 +17,19 @@ import (
 
 // The suffixes of Plant Store's own files beside a store.
 const (
-	MarkSuffix   = "-mark"  // commit mark
-	ServeSuffix  = "-serve" // lock of the server
-	MoveSuffix   = "-move"  // shared by every process that may change the store, and locked by a move
-	ticketSuffix = "-ticket"
-	originSuffix = "-origin"
+	MarkSuffix    = "-mark"  // commit mark
+	ServeSuffix   = "-serve" // lock of the server
+	MoveSuffix    = "-move"  // shared by every process that may change the store, and locked by a move or a standby
+	ticketSuffix  = "-ticket"
+	promoteSuffix = "-promote"
+	originSuffix  = "-origin"
 )
 
 // SQLiteSuffixes are the suffixes of SQLite's files beside a store.
 var SQLiteSuffixes = []string{"-wal", "-shm", "-journal"}
 
 var besideSuffixes = append(
-	[]string{MarkSuffix, ServeSuffix, ticketSuffix, originSuffix, MoveSuffix}, SQLiteSuffixes...)
+	[]string{MarkSuffix, ServeSuffix, ticketSuffix, originSuffix, promoteSuffix, MoveSuffix}, SQLiteSuffixes...)
 
 // RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark and the lock files are
 // beside the real file. If the file does not exist, RealPath resolves the links of the directory.

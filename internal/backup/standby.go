@@ -1,0 +1,491 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
+)
+
+// A standby keeps its store as the destination has it, and takes over when the owner releases the destination, or does
+// not renew its ownership for Config.Failover (lease.go), or when the operator asks for it.
+//
+//   - bring: a store that the line of the owner's timeline has the last commit of goes on from there. Any other one is
+//     restored. One with commits that the line lacks, such as those of an owner that was fenced, is set aside first.
+//   - round: it repeats the commits after its last one in order, and checks the history of each.
+//   - takeOver: it stores its session as the owner, repeats what is left, and tells the caller. The caller opens the
+//     store and claims the destination by that session, as after CatchUp. Of several standbys that do so at the same
+//     time, the rule in owner.go lets one go on; the others follow it.
+
+// Standby is the store of a server that follows the owner of a destination.
+type Standby struct {
+	config Config
+	path   string // of the store, without links
+	former string // session by which this process was the owner; empty: it was not
+
+	service *Service // nil until the store exists; neither started nor closed
+	live    *backupfile.Live
+	bases   []Backup // complete ones, when the store was opened
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	ended   chan struct{}
+	won     string // session by which this server has taken over
+
+	// Used by the goroutine of run.
+	timeline string // has the last commit
+	owner    owner  // last seen
+	renewal  []byte // last seen
+	last     renewal
+	renewed  time.Time // when the owner has last shown that it lives
+	read     time.Time // of the owner and its renewal
+	claimed  string    // session of a take-over that has failed
+	asked    string    // session of the owner that was asked to release the destination
+	askedAt  time.Time
+
+	mu     sync.Mutex
+	status StandbyStatus
+}
+
+// StandbyStatus is what a standby knows.
+type StandbyStatus struct {
+	Host    string    // the owner's
+	Commits int64     // number of the last commit
+	Current time.Time // when the store had all commits of the destination
+	Fault   error     // why the last round failed
+}
+
+// Behind returns the time since the store had all commits of the destination.
+func (s StandbyStatus) Behind() time.Duration { return time.Since(s.Current) }
+
+// errRestore means that the store cannot follow the owner any more, and has to be restored.
+var errRestore = errors.New("the store has to be restored to follow the owner")
+
+const (
+	standbyPoll  = time.Second
+	pollsPerTime = 10 // in each Config.Failover
+	promotePoll  = 200 * time.Millisecond
+	openRetry    = time.Second
+
+	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
+)
+
+// OpenStandby brings the store at c.DB to what the destination has, and restores it if that is necessary. It waits until
+// the destination has a backup and responds. former is the session by which this process was the owner before; empty: it
+// was not. The error is an OwnedError if the destination has another store. The caller starts the standby, and closes
+// it.
+func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err error) {
+	c.RestoreMissing = true // a store that has all commits may take over
+	s = &Standby{config: c, path: dbfile.RealPath(c.DB), former: former, ended: make(chan struct{})}
+	for logged := ""; ; {
+		err := s.bring(ctx)
+		if err == nil {
+			return s, nil
+		}
+		if _, owned := errors.AsType[*OwnedError](err); owned || ctx.Err() != nil {
+			return nil, err
+		}
+		if text := err.Error(); text != logged {
+			c.Log.Warn("the standby has no store yet; trying again", "error", err)
+			logged = text
+		}
+		if err := dbfile.Pause(ctx, openRetry); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Start begins to follow the owner.
+func (s *Standby) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.running.Go(func() {
+		defer close(s.ended)
+		s.run(ctx)
+	})
+}
+
+// Ended returns a channel that is closed when this server has taken over, or cannot go on. Result then tells which.
+func (s *Standby) Ended() <-chan struct{} { return s.ended }
+
+// Result returns the session by which this server has taken over, for Config.CaughtUp. It is empty if the store has to
+// be opened by OpenStandby again.
+func (s *Standby) Result() string { return s.won }
+
+// Close ends the standby and closes its store.
+func (s *Standby) Close() error {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.running.Wait()
+	return s.live.Close()
+}
+
+// Status returns what the standby knows now.
+func (s *Standby) Status() StandbyStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// bring opens a store that follows the owner's timeline.
+func (s *Standby) bring(ctx context.Context) error {
+	if info, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		if err := s.restore(ctx, err == nil); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.service, err = newService(s.config); err != nil {
+		return err
+	}
+	var c *contents
+	if err = retryMissing(func() (err error) { c, err = s.service.archive.contents(ctx); return err }); err != nil {
+		return err
+	}
+	if c.owner.Store != "" && c.owner.Store != s.service.archive.store {
+		return s.service.owned("has the backups of another store than "+s.path+"; move that file and those beside it away", "")
+	}
+	id, err := c.current()
+	switch {
+	case err != nil:
+		return err
+	case id == "":
+		return fmt.Errorf("%s has no commits of a server with --backup-lag", s.service.to.location(""))
+	}
+	if s.live, err = backupfile.OpenLive(ctx, s.path); err != nil {
+		return err
+	}
+	have, ok, err := s.fits(ctx, c, id)
+	if err == nil && ok {
+		s.timeline, s.bases = c.timelineAt(id, have), c.bases
+		o := dbfile.Origin{Timeline: s.timeline, Commits: have, Newest: true}
+		if err = dbfile.WriteOrigin(s.path, o); err == nil {
+			s.status = StandbyStatus{Host: c.owner.Host, Commits: have, Current: time.Now()}
+			return nil
+		}
+	}
+	err = errors.Join(err, s.live.Close())
+	if err != nil {
+		return err
+	}
+	return s.replace(ctx, c, id, have)
+}
+
+// restore restores the newest state.
+func (s *Standby) restore(ctx context.Context, replace bool) error {
+	a, err := OpenArchive(ctx, s.config.Destination, s.config.S3, s.config.DB)
+	if err != nil {
+		return err
+	}
+	s.config.Log.Info("restoring the store of the standby", "db", s.path, "destination", s.config.Destination)
+	r, err := a.Restore(ctx, s.config.DB, Point{}, replace, nil)
+	if err == nil {
+		s.config.Log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
+	}
+	return err
+}
+
+// replace restores a store that the line of a timeline does not have the last commit of. It first sets the store aside,
+// unless that is only an older copy of the destination.
+func (s *Standby) replace(ctx context.Context, c *contents, id string, have int64) error {
+	o, err := dbfile.ReadOrigin(s.path)
+	if err != nil {
+		return err
+	}
+	if o.Newest && !o.Holder {
+		return s.restore(ctx, true)
+	}
+	aside, err := backupfile.SetAside(ctx, s.path)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("commits up to %d, and nothing shows which of them the destination has", have)
+	for _, part := range c.line(id) {
+		if last := min(part.last, c.lastOf(part.timeline)); part.timeline == o.Timeline && last < have {
+			text = fmt.Sprintf("%d commits after commit %d that the destination lacks", have-last, last)
+		}
+	}
+	s.config.Log.Warn("the store of this server is kept under another name", "file", aside, "has", text)
+	return s.restore(ctx, false)
+}
+
+func (c *contents) lastOf(id string) int64 {
+	last, _ := c.end(id)
+	return last
+}
+
+// timelineAt returns the timeline on a line that has a commit.
+func (c *contents) timelineAt(id string, number int64) string {
+	line := c.line(id)
+	for _, part := range line {
+		if number > c.timelines[part.timeline].Commits {
+			return part.timeline
+		}
+	}
+	return line[len(line)-1].timeline
+}
+
+// fits returns the number of the last commit of the store, and reports whether the line of a timeline has it.
+func (s *Standby) fits(ctx context.Context, c *contents, id string) (have int64, ok bool, err error) {
+	have, history, err := s.live.Commits()
+	if err != nil {
+		return 0, false, err
+	}
+	line := c.line(id)
+	for _, b := range c.bases {
+		m := b.Manifest
+		if m.Commits == have && isOn(line, m) && len(m.History) >= journal.ShortHistory {
+			return have, m.History[:journal.ShortHistory] == history.Short(), nil
+		}
+	}
+	steps, err := c.stepsAfter(line, have-1, time.Time{}, time.Time{})
+	if err != nil || len(steps) == 0 {
+		return have, false, nil //nolint:nilerr // retention has removed it, or the store is ahead
+	}
+	content, err := s.service.archive.readSegment(ctx, steps[0].segment)
+	if err == nil {
+		err = s.service.archive.each(steps[0].segment, content, func(c *journal.Commit, after journal.History) error {
+			ok = ok || c.Number == have && after == history
+			return nil
+		})
+	}
+	return have, ok && have <= steps[0].until, err
+}
+
+// run follows the owner until this server has taken over.
+func (s *Standby) run(ctx context.Context) {
+	s.read, s.renewed = time.Now(), time.Now()
+	for ctx.Err() == nil {
+		err := s.round(ctx)
+		s.report(ctx, err)
+		promote := s.wantsPromotion(ctx)
+		if err == nil && s.due(promote) {
+			if s.won, err = s.takeOver(ctx); err == nil {
+				return
+			}
+			s.won = ""
+			s.config.Log.Warn("could not take over", "error", err)
+		}
+		if errors.Is(err, errRestore) {
+			return
+		}
+		wait := standbyPoll
+		if f := s.config.Failover; f > 0 {
+			wait = min(wait, f/pollsPerTime)
+		}
+		if promote {
+			wait = min(wait, promotePoll)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// report remembers and logs the result of a round: the first fault, and the first success after it.
+func (s *Standby) report(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && s.status.Fault == nil:
+		s.config.Log.Warn("the standby cannot follow the owner", "error", err)
+	case err == nil && s.status.Fault != nil:
+		s.config.Log.Info("the standby follows the owner again", "commits", s.status.Commits)
+	}
+	s.status.Fault = err
+}
+
+// round repeats the commits that the destination has, and looks whether the owner lives.
+func (s *Standby) round(ctx context.Context) error {
+	begun := time.Now()
+	c, err := s.service.archive.contentsWith(ctx, s.bases)
+	if err != nil {
+		return err
+	}
+	if err := s.look(ctx, c.owner); err != nil {
+		return err
+	}
+	id, err := c.current()
+	if err == nil {
+		err = s.repeatAll(ctx, c, id)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // merged since the list
+		err = nil
+		begun = s.Status().Current
+	}
+	if err != nil {
+		return err
+	}
+	have, _, err := s.live.Commits()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Host, s.status.Commits, s.status.Current = c.owner.Host, have, begun
+	return err
+}
+
+// look reads the renewal of the owner.
+func (s *Standby) look(ctx context.Context, o owner) error {
+	text, err := read(ctx, s.service.to, s.service.names.renewalName(), originBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	now := time.Now()
+	var r renewal
+	_ = json.Unmarshal(text, &r) // of a damaged one the owner is unknown
+	isNew := o != s.owner || r.Session == o.Session && !bytes.Equal(text, s.renewal)
+	// After a time in which this server saw nothing, the owner gets its whole time again.
+	if isNew || now.Sub(s.read) > max(s.config.Failover/renewals, 2*standbyPoll) {
+		s.renewed = now
+	}
+	s.owner, s.last, s.renewal, s.read = o, r, text, now
+	return nil
+}
+
+const originBytes = 4 << 10
+
+// repeatAll repeats the commits of a timeline after the last one of the store. The error is errRestore if the timeline
+// does not lead on from there.
+func (s *Standby) repeatAll(ctx context.Context, c *contents, id string) error {
+	have, _, err := s.live.Commits()
+	if err != nil {
+		return err
+	}
+	line := c.line(id)
+	if !slices.ContainsFunc(line, func(p stretch) bool { return p.timeline == s.timeline && have <= p.last }) {
+		return fmt.Errorf("%w: the timeline %s does not have its commit %d", errRestore, id, have)
+	}
+	steps, err := c.stepsAfter(line, have, time.Time{}, time.Time{})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRestore, err)
+	}
+	r := Recovered{Segments: 1}
+	for _, step := range steps {
+		err := s.live.Repeat(ctx, func(to *backupfile.Replay) error {
+			return s.service.archive.repeat(ctx, plan{timeline: id}, step, to, &r)
+		})
+		if errors.Is(err, backupfile.ErrOtherHistory) {
+			return fmt.Errorf("%w: %w", errRestore, err)
+		}
+		if err != nil {
+			return err
+		}
+		s.timeline = step.Timeline
+	}
+	return nil
+}
+
+// due reports whether this server takes over now.
+func (s *Standby) due(promote bool) bool {
+	waited, released := time.Since(s.renewed), s.last.Released && s.last.Session == s.owner.Session
+	failover := max(s.config.Failover, s.owner.Failover)
+	switch {
+	case s.claimed != "" && s.owner.Session == s.claimed: // nobody else has
+		return true
+	case released && s.owner.Session != s.former && (promote || s.config.Failover > 0):
+		return true
+	case s.config.Failover > 0 && s.owner.Failover > 0 && waited >= failover:
+		return true
+	}
+	// An owner that does not look for requests is fenced.
+	return promote && s.asked == s.owner.Session && time.Since(s.askedAt) >= s.owner.Failover
+}
+
+// takeOver makes a new session of this server the owner, and repeats what the destination has by then.
+func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
+	s.service.session = newID() // a request of an earlier attempt may be on its way
+	c, err := s.service.contents(ctx)
+	if err != nil {
+		return "", err
+	}
+	current, err := c.current()
+	if err == nil {
+		err = s.service.mayTakeOver(c, current, dbfile.Origin{Timeline: s.timeline, Newest: true})
+	}
+	if err != nil {
+		return "", err
+	}
+	s.config.Log.Info("taking over from the server on "+cmp.Or(c.owner.Host, "an unknown host"),
+		"released", s.last.Released, "unseen_us", time.Since(s.renewed).Microseconds())
+	s.claimed = s.service.session
+	if c, err = s.service.putOwner(ctx, newID(), current); err != nil {
+		return "", err
+	}
+	err = retryMissing(func() error {
+		err := s.repeatAll(ctx, c, current)
+		if errors.Is(err, fs.ErrNotExist) {
+			if again, errList := s.service.contents(ctx); errList == nil {
+				c = again
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	have, history, err := s.live.Commits()
+	last, short := c.end(current)
+	if err == nil && (have != last || short != "" && short != history.Short()) {
+		err = fmt.Errorf("%w: it has commits up to %d, and the destination up to %d", errRestore, have, last)
+	}
+	if err == nil {
+		err = dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: current, Commits: have, Newest: true})
+	}
+	return s.service.session, err
+}
+
+// Promote asks the standby that serves the store at db to take over, and returns when it is the owner. The request ends
+// with ctx.
+func Promote(ctx context.Context, db string) error {
+	path := dbfile.RealPath(db)
+	f, err := dbfile.RequestPromotion(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for idle := time.Now(); ; {
+		o, err := dbfile.ReadOrigin(path)
+		if err != nil || o.Holder {
+			return err
+		}
+		if dbfile.Served(path) {
+			idle = time.Now()
+		} else if time.Since(idle) > roleChangeMax {
+			return errors.New("the server has ended; see its log")
+		}
+		if err := dbfile.Pause(ctx, promotePoll); err != nil {
+			return err
+		}
+	}
+}
+
+// wantsPromotion reports whether the operator has asked this server to take over, and then asks the owner to release
+// the destination.
+func (s *Standby) wantsPromotion(ctx context.Context) bool {
+	if !dbfile.PromotionRequested(s.path) {
+		return false
+	}
+	if s.asked != s.owner.Session {
+		err := putObject(ctx, s.service.to, s.service.names.requestName(), request{s.owner.Session, s.service.host})
+		if err != nil {
+			s.config.Log.Warn("could not ask the owner to release the destination", "error", err)
+		}
+		s.asked, s.askedAt = s.owner.Session, time.Now()
+	}
+	return true
+}

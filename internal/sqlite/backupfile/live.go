@@ -1,0 +1,118 @@
+package backupfile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// Live is the store of a standby: it repeats the commits of another server, and other connections may read it
+// meanwhile. No other process may change the store. A power cut takes back commits that are not on stable storage,
+// which the standby repeats.
+type Live struct {
+	replay *Replay
+	locks  []*os.File
+}
+
+// OpenLive opens the store at path. The caller closes it.
+func OpenLive(ctx context.Context, path string) (_ *Live, err error) {
+	if path, err = dbfile.Locate(path); err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(dbfile.CheckNamed(path), dbfile.CheckBeside(path)); err != nil {
+		return nil, err
+	}
+	l := &Live{}
+	defer func() {
+		if err != nil {
+			l.unlock()
+		}
+	}()
+	serve, err := dbfile.LockServe(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	l.locks = append(l.locks, serve)
+	move, err := dbfile.LockMove(path, true)
+	if err != nil {
+		return nil, err
+	}
+	l.locks = append(l.locks, move)
+	c, err := sqlite3.Open(path)
+	if err != nil {
+		return nil, dbfile.OpenFault(path, err)
+	}
+	c.BusyTimeout(dbfile.BusyMilliseconds)
+	l.replay, err = newReplay(c, path, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
+	return l, err
+}
+
+// Repeat repeats commits in one transaction: all or, after an error, none.
+func (l *Live) Repeat(ctx context.Context, commits func(*Replay) error) error {
+	err := l.replay.do(ctx, commits)
+	if err != nil {
+		_ = l.replay.conn.Exec("ROLLBACK") // fails if none has begun
+	}
+	return err
+}
+
+// Commits returns the number of the last commit, and the history after it.
+func (l *Live) Commits() (commits int64, history journal.History, err error) {
+	s, err := dbfile.ReadState(l.replay.conn)
+	if err == nil {
+		history, _, err = dbfile.HistoryOf(l.replay.conn)
+	}
+	return s.Commits, history, err
+}
+
+// Close closes the store.
+func (l *Live) Close() error {
+	defer l.unlock()
+	return l.replay.conn.Close()
+}
+
+func (l *Live) unlock() {
+	for _, f := range l.locks {
+		_ = f.Close()
+	}
+}
+
+// SetAside gives a store and what belongs to it another name in its directory, which it returns. No process may have it
+// open.
+func SetAside(ctx context.Context, path string) (aside string, err error) {
+	if path, err = dbfile.Locate(path); err != nil {
+		return "", err
+	}
+	lock, err := dbfile.LockServe(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := checkpointOld(path); err != nil {
+		return "", err
+	}
+	aside = path + "-set-aside-" + time.Now().UTC().Format("20060102T150405.000Z")
+	if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
+		return "", errors.Join(err, fmt.Errorf("%s: %w", aside, fs.ErrExist))
+	}
+	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if err := os.Rename(path, aside); err != nil {
+		return "", err
+	}
+	return aside, safefile.SyncDir(filepath.Dir(path))
+}
