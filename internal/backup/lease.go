@@ -71,11 +71,21 @@ func (s *Service) Requested() <-chan struct{} { return s.requested }
 // Session returns the session of this server.
 func (s *Service) Session() string { return s.session }
 
+// Renew stores the first renewal, if Config.Failover needs one. Start repeats it if it fails.
+func (s *Service) Renew(ctx context.Context) {
+	if s.config.Failover == 0 {
+		return
+	}
+	if err := s.renewOnce(ctx, 0); err != nil {
+		s.config.Log.Warn("could not show in the destination of the backups that this server lives", "error", err)
+	}
+}
+
 // renew stores renewals until Close, or until another server has taken over.
 func (s *Service) renew() {
 	var fault error
 	for n := int64(1); s.ctx.Err() == nil && s.Fault() == nil; n++ {
-		err := s.renewOnce(n)
+		err := s.renewOnce(s.ctx, n)
 		wait := s.config.Failover / renewals
 		switch {
 		case err != nil && s.ctx.Err() == nil:
@@ -96,9 +106,9 @@ func (s *Service) renew() {
 }
 
 // renewOnce stores a renewal, and looks for a request.
-func (s *Service) renewOnce(n int64) error {
+func (s *Service) renewOnce(ctx context.Context, n int64) error {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(s.ctx, s.config.Failover)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Failover)
 	defer cancel()
 	_, err := s.ensureOwner(ctx, false)
 	if err == nil {

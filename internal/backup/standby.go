@@ -90,8 +90,11 @@ func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err 
 	s = &Standby{config: c, path: dbfile.RealPath(c.DB), former: former, ended: make(chan struct{})}
 	for logged := ""; ; {
 		err := s.bring(ctx)
-		if err == nil {
+		if err == nil && s.live != nil {
 			return s, nil
+		}
+		if err == nil {
+			continue // the store was restored
 		}
 		if _, owned := errors.AsType[*OwnedError](err); owned || ctx.Err() != nil {
 			return nil, err
@@ -139,7 +142,7 @@ func (s *Standby) Status() StandbyStatus {
 	return s.status
 }
 
-// bring opens a store that follows the owner's timeline.
+// bring opens a store that follows the owner's timeline, or restores one that does not: then live is nil.
 func (s *Standby) bring(ctx context.Context) error {
 	if info, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		if err := s.restore(ctx, err == nil); err != nil {
@@ -177,6 +180,7 @@ func (s *Standby) bring(ctx context.Context) error {
 		}
 	}
 	err = errors.Join(err, s.live.Close())
+	s.live = nil
 	if err != nil {
 		return err
 	}
@@ -214,7 +218,7 @@ func (s *Standby) replace(ctx context.Context, c *contents, id string, have int6
 	text := fmt.Sprintf("commits up to %d, and nothing shows which of them the destination has", have)
 	for _, part := range c.line(id) {
 		if last := min(part.last, c.lastOf(part.timeline)); part.timeline == o.Timeline && last < have {
-			text = fmt.Sprintf("%d commits after commit %d that the destination lacks", have-last, last)
+			text = fmt.Sprintf("commits %d to %d, which the destination lacks", last+1, have)
 		}
 	}
 	s.config.Log.Warn("the store of this server is kept under another name", "file", aside, "has", text)

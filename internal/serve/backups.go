@@ -45,6 +45,7 @@ func (v *instance) openBackups(ctx context.Context) (err error) {
 	if err := v.backups.Claim(claiming); err != nil {
 		return v.refused(err)
 	}
+	v.backups.Renew(claiming) // before the first change
 	if v.copied != nil {
 		v.copied.backups = v.backups
 	}

@@ -26,6 +26,8 @@ type EngineOptions struct {
 	Server    bool         // refuse a second server on the same file
 	By        audit.Origin // recorded in the audit log with a migration
 
+	MayWrite func() error // see sqlite.Config
+
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 	Traced  bool                  // calls may have spans in their contexts
@@ -63,7 +65,7 @@ func OpenEngine(ctx context.Context, s *config.Settings, o EngineOptions) (Engin
 	}
 	e, err := sqlite.Open(ctx, sqlite.Config{
 		Path: s.DB.Path, MustExist: o.MustExist, ReadOnly: o.ReadOnly, Migrate: o.Migrate, Server: o.Server, By: o.By,
-		Log: o.Log, Metrics: o.Metrics,
+		MayWrite: o.MayWrite, Log: o.Log, Metrics: o.Metrics,
 	})
 	return e, s.NoStore(err)
 }

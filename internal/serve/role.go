@@ -164,7 +164,7 @@ func (e *standbyEngine) MarkUsed(context.Context, []auth.Use) error { return nil
 // AppendAudit logs the entries.
 func (e *standbyEngine) AppendAudit(_ context.Context, events ...audit.Event) error {
 	for _, event := range events {
-		e.log.Info("the audit log of a standby lacks this event", "action", event.Action, "actor", event.Actor)
+		e.log.Info("the audit log of a standby lacks this event", "action", event.Action, "actor", event.Actor.Name)
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (v *instance) check(ctx context.Context) error {
 
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
-		Server: v.standby == nil, ReadOnly: v.standby != nil, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
+		Server: v.standby == nil, ReadOnly: v.standby != nil, MayWrite: v.mayAccept, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
 	})
 	if err != nil {
 		return err
@@ -214,7 +214,11 @@ func (v *instance) serve(ctx context.Context) (cause, err error) {
 	for _, start := range v.starting {
 		start(ctx)
 	}
-	v.log.Info("ready", "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
+	state := "ready"
+	if v.standby != nil {
+		state = "ready as a standby"
+	}
+	v.log.Info(state, "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
 		"admin", v.servers.Admin.String(), "db", v.Settings.DB.String(), "version", v.Version)
 	manager := startManager(v.log)
 	cause = cmp.Or(v.run(ctx, manager), v.failure())

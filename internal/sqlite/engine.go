@@ -35,6 +35,7 @@ type Config struct {
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
 	Move      bool                  // lock every other process out that may change the store, and accept a moved one
 	By        audit.Origin          // for the audit log's entry about a migration
+	MayWrite  func() error          // why the process must not change the store any more; nil: it always may
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // nil: no metrics
 }
@@ -56,7 +57,8 @@ type Engine struct {
 	writeMu  sync.Mutex    // guards writer, its statements and order
 	writer   *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
 	stmts    writeStmts
-	broken   error          // refuses every write if it is set
+	broken   error // refuses every write if it is set
+	mayWrite func() error
 	order    []int32        // scratch of Insert
 	digests  store.Digester // scratch of Insert
 	current  transaction
@@ -88,7 +90,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(ctx, &c); err != nil {
 		return nil, diskFault(err)
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}, mayWrite: c.MayWrite}
 	e.Operations = e.operations()
 	defer func() {
 		if err != nil {

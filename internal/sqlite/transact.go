@@ -47,6 +47,11 @@ func (e *Engine) run(ctx context.Context, change func() error) error {
 	if e.broken != nil {
 		return e.broken
 	}
+	if e.mayWrite != nil {
+		if err := e.mayWrite(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrBusy, err)
+		}
+	}
 	if err := traced(ctx, "write ticket", func() error { return e.lockTicket(ctx) }); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type Config struct {
 	Engine  Engine // required; the caller closes it after the Service
 	Commits int    // commits that may run at the same time; 0: 1
 	Limits  Limits
-	JWT     VerifyJWT             // nil: JWTs are invalid
+	JWT     VerifyJWT // nil: JWTs are invalid
 
 	// MayAccept returns why the server must not accept plants, such as ErrStandby; nil: it always may.
 	MayAccept func() error
