@@ -2,7 +2,8 @@
 //
 // A create is safe to repeat: the server stores a plant once, however often the same content arrives (see
 // docs/reference/api.md). So a Client repeats a request by itself when a connection breaks, the server is busy or
-// restarts, or a proxy has no server. It stops at the deadline of the context, or after the time of WithRetryFor.
+// restarts, or a proxy has no server. It stops at the deadline of the context, or after the time of WithRetryFor. With
+// WithFallback it also tries other servers of the same store.
 package client
 
 import (
@@ -35,10 +36,11 @@ type Plant struct {
 	Replayed bool
 }
 
-// Client creates plants at one base URL. Its methods may run at the same time. Use one Client for a process, because it
+// Client creates plants in one store. Its methods may run at the same time. Use one Client for a process, because it
 // keeps connections.
 type Client struct {
-	plants      string // URL of the operation
+	plants      []string     // URLs of the operation; while the options apply, base URLs
+	first       atomic.Int64 // index of the URL at which a create starts
 	token       func(context.Context) (string, error)
 	headers     func(context.Context, http.Header)
 	retryFor    time.Duration
@@ -84,6 +86,17 @@ func WithHeaders(set func(context.Context, http.Header)) Option {
 	return func(c *Client) { c.headers = set }
 }
 
+// WithFallback adds base URLs of other servers of the same store, such as a standby. They get the same token. After a
+// failure that a retry may mend, the next attempt goes to the next server. The pause comes after a round, which is one
+// attempt at each server. A create starts at the server whose response was the last final one, a plant or an error. If
+// a create gives up without one, the next create starts at the next server.
+//
+// A server that accepts no connection within 3 s has failed; with WithTransport, the limit is the transport's. If a
+// machine dies that has accepted the connection, the attempt fails only at its own limit (WithAttemptTimeout).
+func WithFallback(baseURLs ...string) Option {
+	return func(c *Client) { c.plants = append(c.plants, baseURLs...) }
+}
+
 // WithConcurrency sets the number of plants that CreateAll creates at the same time. The default is 64.
 func WithConcurrency(n int) Option { return func(c *Client) { c.concurrency = max(n, 1) } }
 
@@ -99,37 +112,55 @@ func WithTransport(rt http.RoundTripper) Option { return func(c *Client) { c.tra
 // New returns a client for a base URL, such as https://plants.example.org/v1: the one to which the server adds /plants.
 // The URL has the scheme http or https, and neither user, query nor fragment.
 func New(baseURL string, options ...Option) (*Client, error) {
-	u, err := url.Parse(baseURL)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("base URL: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, fmt.Errorf("base URL %q: use the form https://host/path", u.Redacted())
-	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "":
-		return nil, fmt.Errorf("base URL %q: omit user, query and fragment", u.Redacted())
-	}
-	if u.Path == "" {
-		u.Path = "/" // else JoinPath returns a relative path
-	}
 	c := &Client{
-		plants: u.JoinPath("plants").String(), retryFor: time.Minute, timeout: 30 * time.Second, concurrency: 64,
+		plants: []string{baseURL}, retryFor: time.Minute, timeout: 30 * time.Second, concurrency: 64,
 	}
 	for _, option := range options {
 		option(c)
 	}
+	for i, base := range c.plants {
+		var err error
+		if c.plants[i], err = plantsURL(base); err != nil {
+			return nil, err
+		}
+	}
 	if c.transport == nil {
-		c.transport = newTransport(c.tls, c.timeout)
+		c.transport = c.newTransport()
 	}
 	return c, nil
 }
 
+// plantsURL checks a base URL and returns the URL of the operation.
+func plantsURL(baseURL string) (string, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("base URL: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", fmt.Errorf("base URL %q: use the form https://host/path", u.Redacted())
+	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "":
+		return "", fmt.Errorf("base URL %q: omit user, query and fragment", u.Redacted())
+	}
+	if u.Path == "" {
+		u.Path = "/" // else JoinPath returns a relative path
+	}
+	return u.JoinPath("plants").String(), nil
+}
+
+// fallbackDialTimeout is the time limit of a connection if another server may accept one sooner.
+const fallbackDialTimeout = 3 * time.Second
+
 // newTransport returns the default transport. A connection that is being opened outlives its attempt, so it has a time
 // limit of its own.
-func newTransport(config *tls.Config, timeout time.Duration) *http.Transport {
+func (c *Client) newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: c.timeout}
+	if len(c.plants) > 1 {
+		dialer.Timeout = min(c.timeout, fallbackDialTimeout)
+	}
 	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: timeout}).DialContext, // which leaves out HTTP/2
-		TLSClientConfig:     config.Clone(),
-		TLSHandshakeTimeout: timeout,
+		DialContext:         dialer.DialContext, // which leaves out HTTP/2
+		TLSClientConfig:     c.tls.Clone(),
+		TLSHandshakeTimeout: c.timeout,
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     30 * time.Second,
 		DisableCompression:  true, // a plant is too short
@@ -157,31 +188,46 @@ func (c *Client) CreateJSON(ctx context.Context, object []byte) (Plant, error) {
 }
 
 func (c *Client) create(ctx context.Context, e *Error, body []byte) (Plant, error) {
-	p := pace{until: time.Now().Add(c.retryFor)}
+	p := pace{until: time.Now().Add(c.retryFor), servers: len(c.plants)}
 	if deadline, ok := ctx.Deadline(); ok && c.retryFor > 0 {
 		p.until = deadline
 	}
+	servers := int64(len(c.plants))
 	for {
-		created, again := c.attempt(ctx, e, body)
-		if created != nil {
+		first := c.first.Load()
+		for i := range servers {
+			server := (first + i) % servers
+			created, again := c.attempt(ctx, e, c.plants[server], body)
+			if again && c.retryFor > 0 && p.wait(ctx, e) {
+				continue
+			}
+			switch {
+			case created != nil, !again && e.Status != 0: // the response is final
+				c.first.Store(server)
+			case again, errors.Is(ctx.Err(), context.DeadlineExceeded):
+				c.first.CompareAndSwap(first, (server+1)%servers) // unless another create has set it
+			}
+			if created == nil {
+				return Plant{}, e
+			}
 			return *created, nil
-		}
-		if !again || c.retryFor == 0 || !p.wait(ctx, e) {
-			return Plant{}, e
 		}
 	}
 }
 
-// attempt sends a create once. If it returns no plant, it describes the failure in e, and again reports whether another
-// attempt may succeed.
-func (c *Client) attempt(ctx context.Context, e *Error, body []byte) (created *Plant, again bool) {
+// attempt sends a create once, to a URL. If it returns no plant, it describes the failure in e, and again reports
+// whether another attempt may succeed.
+func (c *Client) attempt(ctx context.Context, e *Error, to string, body []byte) (created *Plant, again bool) {
 	e.Attempts++
+	if len(c.plants) > 1 {
+		e.URL = to
+	}
 	header, err := c.header(ctx, e)
 	if err != nil {
 		e.fail(err)
 		return nil, false
 	}
-	res, err := c.send(ctx, header, body)
+	res, err := c.send(ctx, to, header, body)
 	if err != nil {
 		e.fail(err)
 		return nil, e.lost(ctx)
@@ -208,7 +254,7 @@ type response struct {
 }
 
 // send sends one request. The error is a *notSentError if the transport had no connection to send it on.
-func (c *Client) send(ctx context.Context, header http.Header, body []byte) (*response, error) {
+func (c *Client) send(ctx context.Context, to string, header http.Header, body []byte) (*response, error) {
 	if ctx.Err() != nil {
 		return nil, &notSentError{ctx.Err()}
 	}
@@ -219,7 +265,7 @@ func (c *Client) send(ctx context.Context, header http.Header, body []byte) (*re
 		GetConn: func(string) { wanted.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plants, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, &notSentError{err}
 	}

@@ -312,12 +312,16 @@ func TestBaseURL(t *testing.T) {
 		"http://host/a/../b":      "",
 		"HTTPS://host:1234/a/b//": "",
 	} {
-		text := ""
-		if _, err := client.New(base); err != nil {
-			text = err.Error()
-		}
-		if text != want {
-			t.Errorf("%q: got %q, want %q", base, text, want)
+		_, alone := client.New(base)
+		_, fallback := client.New("http://host", client.WithFallback("http://host", base))
+		for _, err := range []error{alone, fallback} {
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if text != want {
+				t.Errorf("%q: got %q, want %q", base, text, want)
+			}
 		}
 	}
 }

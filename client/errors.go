@@ -32,6 +32,7 @@ type Error struct {
 	Code      Code   // 0: the last attempt had no response of Plant Store, but perhaps one of a proxy
 	Message   string // last response's; for people
 	RequestID string // last attempt's; the log of the server has it
+	URL       string // last attempt's, with WithFallback
 	Attempts  int
 	Unknown   bool // the plant may be stored, by this attempt or an earlier one
 
@@ -63,6 +64,9 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%v, ", e.Code)
 	}
 	fmt.Fprintf(&b, "request %s", e.RequestID)
+	if e.URL != "" {
+		fmt.Fprintf(&b, " to %s", e.URL)
+	}
 	if e.Attempts > 1 {
 		fmt.Fprintf(&b, ", %d attempts", e.Attempts)
 	}

@@ -91,6 +91,20 @@ func ExampleClient_CreateAll() {
 	// 2 created
 }
 
+func ExampleWithFallback() {
+	const stopped = "http://127.0.0.1:1" // no server listens there
+	c, err := client.New(stopped, client.WithFallback("http://"+shared.address), client.WithToken(shared.token))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	p, err := c.Create(context.Background(), client.NewPlant{ID: 1007, Name: "Tilia cordata"})
+	fmt.Println(p.Name, err)
+	// Output:
+	// Tilia cordata <nil>
+}
+
 func ExampleWithHeaders() {
 	type key struct{}
 	c, err := client.New("http://"+shared.address, client.WithToken(shared.token),
