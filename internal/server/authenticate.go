@@ -31,6 +31,11 @@ func (h *handler) authorize(c *Call, again bool) (principal auth.Principal, err 
 }
 
 func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
+	if c.scope == auth.ScopeCreate {
+		if err := h.writePath.MayAccept(); err != nil {
+			return auth.Principal{}, err
+		}
+	}
 	credential, err := auth.Bearer(c.Request.Header)
 	if err != nil {
 		return auth.Principal{}, err

@@ -40,6 +40,7 @@ type setup struct {
 	seed        func(*sqlite.Engine)
 	wrap        func(writepath.Engine) writepath.Engine // wraps the real engine; nil: none
 	jwt         writepath.VerifyJWT
+	mayAccept   func() error
 	queue       writepath.Limits
 	limits      server.Limits
 	connections listen.Limits // for the public listener
@@ -123,7 +124,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	}
 	if h.writePath, err = writepath.New(
 		t.Context(), writepath.Config{
-			Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics, Tracer: s.tracer,
+			Engine: engine, Limits: s.queue, JWT: s.jwt, MayAccept: s.mayAccept, Log: log, Metrics: metrics, Tracer: s.tracer,
 		},
 	); err != nil {
 		t.Fatal(err)

@@ -64,14 +64,23 @@ func New(ctx context.Context, c Config) (*Service, error) {
 // could not store it. Create returns within Limits.AnswerTimeout. It has no context, because a plant in a batch is
 // stored even if its client disconnects.
 func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
-	if err := s.mayAccept(); err != nil {
-		return false, clientError(store.ErrBusy)
+	if err := s.MayAccept(); err != nil {
+		return false, err
 	}
 	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
 	}
 	return outcome.Replayed, outcome.Conflict
+}
+
+// MayAccept returns the error of Create, a *plant.Error, while another server accepts the plants. The tokens of this one
+// may be older than those of the other one.
+func (s *Service) MayAccept() error {
+	if s.mayAccept() != nil {
+		return clientError(store.ErrBusy)
+	}
+	return nil
 }
 
 // Authenticate returns the principal of a credential. It looks for an unknown token in the engine, because the token
