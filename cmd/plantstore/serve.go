@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,9 @@ func (p *program) serve(
 ) error {
 	p.log = serve.OpenLog(p.Stderr, &p.settings)
 	serve.TuneRuntime(p.env)
+	// A crash, and a hang that the watchdog of systemd ends, must not have the exit code of a usage error, after which
+	// systemd does not start the server again.
+	debug.SetTraceback("crash")
 	return serve.Run(ctx, serve.Config{
 		Settings: &p.settings, Flags: flags, Env: p.env, Log: p.log, Version: version, By: p.operator(),
 		Hangups: hangups, Greet: greet,
