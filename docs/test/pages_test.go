@@ -51,6 +51,7 @@ var needs = map[string]map[string]string{
 	"run-behind-caddy":             {"caddy": "caddy"},
 	"run-behind-haproxy":           {"haproxy": "haproxy"},
 	"run-behind-nginx":             {"nginx": "nginx"},
+	"run-on-two-machines":          {"haproxy": "haproxy", "sshd": "openssh-server", "openssl": "openssl"},
 	"run-under-systemd":            {"openssl": "openssl"},
 	"run-with-compose":             {"openssl": "openssl"},
 	"send-a-file-with-curl":        {"python3": "python3"},

@@ -1,7 +1,7 @@
 # Runs machines with these names, which have PostgreSQL, as hosts of a network; the reader may log in as root:
 # nodes NAME…, with the addresses 10.77.0.1, 10.77.0.2 and so on. This machine is 10.77.0.254. Each node has its own
-# process numbers, systemd, network, and directories below.
-own='/run /tmp /etc/systemd/system /etc/patroni /var/lib/postgresql /root /home'
+# process numbers, systemd, network, and directories: those below, and those in own_more.
+own="/run /tmp /etc/systemd/system /etc/patroni /var/lib/postgresql /root /home ${own_more:-}"
 
 cat > /etc/systemd/system/node.target <<UNIT
 [Unit]
@@ -15,14 +15,15 @@ set -e
 mount --make-rprivate /
 cp -r /root/.ssh /dev/shm/ssh-\$1
 cp -a /etc/systemd/system /dev/shm/system-\$1
-for dir in $own; do mount -t tmpfs tmpfs \$dir; done
+for dir in $own; do mkdir -p \$dir; mount -t tmpfs tmpfs \$dir; done
 chmod 1777 /tmp
 chmod 700 /root
 mv /dev/shm/ssh-\$1 /root/.ssh
 cp -a /dev/shm/system-\$1/. /etc/systemd/system
-install -d -o postgres -g postgres /var/lib/postgresql
-chown postgres: /var/lib/postgresql
-install -d -m 2775 -o postgres -g postgres /run/postgresql
+if getent passwd postgres > /dev/null; then
+	chown postgres: /var/lib/postgresql
+	install -d -m 2775 -o postgres -g postgres /run/postgresql
+fi
 mount -t proc proc /proc
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 hostname \$1
@@ -32,6 +33,13 @@ exec env -i container=node PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
 	--log-target=journal
 SCRIPT
 
+# hub makes the network, which a set-up script may need earlier.
+hub() {
+	ip link add hub type bridge
+	ip address add 10.77.0.254/24 dev hub
+	ip link set hub up
+}
+
 nodes() {
 	rm -rf /etc/postgresql/*
 	ssh-keygen -A > /dev/null
@@ -39,9 +47,7 @@ nodes() {
 	install -d -m 700 -o reader -g reader /home/reader/.ssh
 	runuser -u reader -- ssh-keygen -q -t ed25519 -N '' -f /home/reader/.ssh/id_ed25519
 	cp /home/reader/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
-	ip link add hub type bridge
-	ip address add 10.77.0.254/24 dev hub
-	ip link set hub up
+	ip link show hub > /dev/null 2>&1 || hub
 	i=0
 	for node in "$@"; do
 		i=$((i + 1))
