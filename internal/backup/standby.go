@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/journal"
+	"plantstore/internal/store"
 )
 
 // A standby keeps its store as the destination has it, and takes over when the owner releases the destination, or does
@@ -58,7 +59,7 @@ type Standby struct {
 	status StandbyStatus
 }
 
-// StandbyStatus is what a standby knows.
+// StandbyStatus is what a standby knows. As an error it is why the server accepts no changes: it wraps store.ErrStandby.
 type StandbyStatus struct {
 	Host    string    // the owner's
 	Commits int64     // number of the last commit
@@ -68,6 +69,18 @@ type StandbyStatus struct {
 
 // Behind returns the time since the store had all commits of the destination.
 func (s StandbyStatus) Behind() time.Duration { return time.Since(s.Current) }
+
+// Error implements error.
+func (s StandbyStatus) Error() string {
+	text := fmt.Sprintf("%v of the server on %s, %.1f s behind", store.ErrStandby, s.Host, s.Behind().Seconds())
+	if s.Fault != nil {
+		text += ": " + s.Fault.Error()
+	}
+	return text
+}
+
+// Unwrap returns store.ErrStandby.
+func (StandbyStatus) Unwrap() error { return store.ErrStandby }
 
 // errRestore means that the store cannot follow the owner any more, and has to be restored.
 var errRestore = errors.New("the store has to be restored to follow the owner")

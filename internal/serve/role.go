@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -17,7 +16,6 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
-	"plantstore/internal/writepath"
 )
 
 // With --standby or --failover, two machines share the destination of the backups, and a server changes its role without
@@ -138,12 +136,7 @@ func (v *instance) roleEnds() <-chan struct{} {
 // mayAccept returns why the server must not accept plants; nil: it may.
 func (v *instance) mayAccept() error {
 	if v.standby != nil {
-		s := v.standby.Status()
-		err := fmt.Errorf("%w of the server on %s, %.1f s behind", writepath.ErrStandby, s.Host, s.Behind().Seconds())
-		if s.Fault != nil {
-			err = fmt.Errorf("%w: %w", err, s.Fault)
-		}
-		return err
+		return v.standby.Status()
 	}
 	if owner := v.owner.Load(); owner != nil {
 		return owner.MayAccept()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/writepath"
 )
 
@@ -29,8 +30,8 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc {
 	return func(c *Call) error {
 		err := w.Ready()
-		if warnings == nil && errors.Is(err, writepath.ErrStandby) {
-			err = writepath.ErrStandby // the name of the other host is for the operator
+		if warnings == nil && errors.Is(err, store.ErrStandby) {
+			err = store.ErrStandby // the name of the other host is for the operator
 		}
 		if err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}

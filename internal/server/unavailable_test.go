@@ -146,14 +146,15 @@ func TestEngineFails(t *testing.T) {
 // the other one has yet, or with a fault: only the response of the other one is final.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	behind := fmt.Errorf("%w of the server on plants1.example, 0.8 s behind", writepath.ErrStandby)
+	behind := fmt.Errorf("%w of the server on plants1.example, 0.8 s behind", store.ErrStandby)
+	const want = "the plant was not stored because this server is a standby; make changes at the server that accepts plants"
 	h := start(t, func(s *setup) { s.mayAccept = func() error { return behind } })
 	for name, request := range map[string]string{
 		"plant":         post(`{"id":1,"name":"A"}`),
 		"unknown token": post(`{"id":1,"name":"A"}`, "-Authorization", "+Authorization: Bearer "+strings.Repeat("x", 40)),
 		"fault":         post(`{"id":1}`),
 	} {
-		t.Run(name, func(t *testing.T) { same(t, h.withT(t).send(request), retryable(50304, textUnavailable)) })
+		t.Run(name, func(t *testing.T) { same(t, h.withT(t).send(request), retryable(50304, want)) })
 	}
 	h.notStored(1)
 	same(t, h.send(message("GET /healthz HTTP/1.1", "")), retryable(50304, "standby"))

@@ -156,10 +156,11 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 func (e *Engine) checkpointOrWait(more int) (*pass, error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	if err := e.refusal(); err != nil {
+		return nil, err
+	}
 	c := &e.checkpoints
 	switch {
-	case e.broken != nil:
-		return nil, e.broken
 	case c.conn == nil && c.frames < startFramesLarge, c.frames < c.startFrames:
 		return nil, nil
 	case c.conn == nil:

@@ -44,19 +44,24 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 func (e *Engine) run(ctx context.Context, change func() error) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
-	if e.broken != nil {
-		return e.broken
-	}
-	if e.mayWrite != nil {
-		if err := e.mayWrite(); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrBusy, err)
-		}
+	if err := e.refusal(); err != nil {
+		return err
 	}
 	if err := traced(ctx, "write ticket", func() error { return e.lockTicket(ctx) }); err != nil {
 		return err
 	}
 	defer e.unlockTicket()
 	return e.recordBroken(e.transact(ctx, change))
+}
+
+// refusal returns why the engine must not write. The caller has locked writeMu.
+func (e *Engine) refusal() error {
+	if e.mayWrite != nil {
+		if err := e.mayWrite(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrNotOwner, err)
+		}
+	}
+	return e.broken
 }
 
 // recordBroken makes the engine refuse all later writes after an error that wraps store.ErrBroken: after a failed

@@ -177,6 +177,10 @@ var (
 	ErrTooManyJWTs = errors.New("the store has too many revoked JWTs; revoke the subject instead")
 	// ErrBusy means that another process kept the store locked until the end of the context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")
+	// ErrNotOwner means that another server accepts changes, or may do so. The call changed nothing.
+	ErrNotOwner = errors.New("another server may accept changes")
+	// ErrStandby means that this server is a standby, so another one accepts changes.
+	ErrStandby = errors.New("standby")
 	// ErrFull means that the disk is full. The call changed nothing.
 	ErrFull = errors.New("no space left for the store; free space on its disk")
 	// ErrClosed means that the store is shutting down. The call changed nothing.

@@ -2,6 +2,7 @@ package writepath
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"plantstore/internal/store"
@@ -9,8 +10,11 @@ import (
 
 // Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays them, so the caller
 // passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
-// store.ErrClosed.
+// store.ErrClosed and store.ErrNotOwner.
 func (s *Service) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	if err := s.mayAccept(); err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrNotOwner, err)
+	}
 	return s.writer.insert(ctx, batch)
 }
 

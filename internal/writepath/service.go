@@ -6,6 +6,7 @@ package writepath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -24,7 +25,7 @@ type Config struct {
 	Limits  Limits
 	JWT     VerifyJWT // nil: JWTs are invalid
 
-	// MayAccept returns why the server must not accept plants, such as ErrStandby; nil: it always may.
+	// MayAccept returns why the server must not accept plants, such as store.ErrStandby; nil: it always may.
 	MayAccept func() error
 
 	Log     *slog.Logger          // nil: no log
@@ -77,8 +78,8 @@ func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) 
 // MayAccept returns the error of Create, a *plant.Error, while another server accepts the plants. The tokens of this one
 // may be older than those of the other one.
 func (s *Service) MayAccept() error {
-	if s.mayAccept() != nil {
-		return clientError(store.ErrBusy)
+	if err := s.mayAccept(); err != nil {
+		return clientError(fmt.Errorf("%w: %w", store.ErrNotOwner, err))
 	}
 	return nil
 }
@@ -112,7 +113,6 @@ func (s *Service) AuthenticateStale(credential string) (auth.Principal, error) {
 var (
 	ErrDiskFull    = errors.New("the disk of the store is full; free space on it")
 	ErrUnreachable = errors.New("the store is unreachable; see the log")
-	ErrStandby     = errors.New("standby") // another server accepts them
 )
 
 // Ready returns nil if the store can store plants, else the reason why it cannot.

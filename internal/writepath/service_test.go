@@ -581,3 +581,62 @@ func TestConcurrentCommits(t *testing.T) {
 
 // commitsLong is the run time of a commit from which on the store is not ready.
 const commitsLong = 20 * time.Second
+
+// TestNotOwner shows that a server that another one replaces stores nothing, also by its engine, names the reason to
+// clients, counts no failed commit, and goes on when the reason ends.
+func TestNotOwner(t *testing.T) {
+	t.Parallel()
+	var reason error
+	may := func() error { return reason }
+	e, err := sqlite.Open(t.Context(), sqlite.Config{
+		Path: filepath.Join(t.TempDir(), "plants.db"), Server: true, MayWrite: may,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := writepath.New(t.Context(), writepath.Config{Engine: e, MayAccept: may})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	create := func() error {
+		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
+		return err
+	}
+	for _, test := range []struct {
+		reason error
+		want   string
+	}{
+		{fmt.Errorf("%w of the server on host-a", store.ErrStandby), "this server is a standby"},
+		{errors.New("not renewed"), "a standby may have replaced this server"},
+	} {
+		reason = test.reason
+		want := "the plant was not stored because " + test.want + "; make changes at the server that accepts plants"
+		if err := create(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if err := s.Ready(); !errors.Is(err, reason) {
+			t.Errorf("got %v, want %v", err, reason)
+		}
+		_, err := s.Import(t.Context(), []store.Create{{Plant: newPlant(2), At: time.Now()}})
+		for change, err := range map[string]error{
+			"Import": err, "Probe": e.Probe(t.Context()), "MarkUsed": e.MarkUsed(t.Context(), []auth.Use{{TokenID: 1}}),
+		} {
+			if !errors.Is(err, store.ErrNotOwner) {
+				t.Errorf("%s: got %v, want %v", change, err, store.ErrNotOwner)
+			}
+		}
+	}
+	if n := s.Numbers().CommitsFailed; n != 0 {
+		t.Errorf("%d commits failed, want 0", n)
+	}
+	reason = nil
+	if err := create(); err != nil {
+		t.Error(err)
+	}
+}

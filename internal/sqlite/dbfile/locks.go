@@ -103,7 +103,7 @@ func LockMove(path string, move bool) (*os.File, error) {
 	}
 	_ = f.Close()
 	if !move && err == nil && Served(path) { // a move runs without a server
-		taken = fmt.Errorf("the server of %s is a standby: make changes at the server that it follows", path)
+		taken = fmt.Errorf("the server of %s is a standby; make changes at the server that accepts plants", path)
 	}
 	return nil, cmp.Or(err, taken)
 }
