@@ -163,7 +163,7 @@ func (p *process) await(s *stream, pattern string) ([]string, error) {
 
 // readyLine matches the log line of a started server. Its groups are the address of the public listener, and the URLs
 // of both listeners.
-const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
+const readyLine = `msg=(?:ready|"ready as a standby") listen=(\S+) public=(\S+) admin=(\S+)`
 
 // cleanEnviron returns the environment of the test without the variables of the program, of libpq and of OpenTelemetry.
 func cleanEnviron() []string {

@@ -37,6 +37,9 @@ func (v *instance) checkStore(ctx context.Context) (err error) {
 	if err != nil || s.CheckDestination(ctx, v.Env) != nil {
 		return err
 	}
+	if follow, err := v.mustFollow(ctx); err != nil || follow {
+		return err
+	}
 	return v.openMissing(ctx)
 }
 

@@ -14,7 +14,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/backup"
-	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
 )
 
@@ -42,14 +41,8 @@ var errRoleEnds = errors.New("the role of the server has ended")
 
 // openStandby opens the standby if this server is one.
 func (v *instance) openStandby(ctx context.Context) (err error) {
-	c := v.Settings.Backup
-	if v.caughtUp != "" || !c.Standby && c.Failover == 0 {
-		return nil
-	}
-	if !v.follow {
-		if v.follow, err = v.mustFollow(ctx); err != nil || !v.follow {
-			return err
-		}
+	if v.follow, err = v.mustFollow(ctx); err != nil || !v.follow {
+		return err
 	}
 	if v.standby, err = backup.OpenStandby(ctx, v.backupConfig(), v.former); err != nil {
 		return v.refused(err)
@@ -63,23 +56,29 @@ func (v *instance) openStandby(ctx context.Context) (err error) {
 	return nil
 }
 
-// mustFollow reports whether another server is the owner, or there is no store here but one in the destination.
-func (v *instance) mustFollow(ctx context.Context) (bool, error) {
+// mustFollow reports whether this server is a standby: another one is the owner, or there is no store here but one in the
+// destination.
+func (v *instance) mustFollow(ctx context.Context) (follow bool, err error) {
 	c := v.backupConfig()
-	if info, err := os.Stat(c.DB); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		if c.Standby {
-			return true, nil
-		}
-		return backup.HasBackup(ctx, c.Destination, s3.FromEnvironment(v.Env.Vars), c.DB)
+	if v.follow || v.caughtUp != "" || !c.Standby && c.Failover == 0 {
+		return v.follow, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, claimMax)
-	defer cancel()
-	err := backup.Check(ctx, c)
-	if backup.IsRefusal(err) {
-		v.log.Info("this server is a standby", "reason", err)
-		return true, nil
+	reason := errors.New("there is no store here")
+	switch info, errStat := os.Stat(c.DB); {
+	case errStat == nil && info.Size() > 0, errStat != nil && !errors.Is(errStat, fs.ErrNotExist):
+		ctx, cancel := context.WithTimeout(ctx, claimMax)
+		defer cancel()
+		reason = backup.Check(ctx, c)
+		follow = backup.IsRefusal(reason) || c.Standby && reason != nil // otherwise the claim reports it
+	case c.Standby:
+		follow = true
+	default:
+		follow, err = backup.HasBackup(ctx, c.Destination, c.S3, c.DB)
 	}
-	return c.Standby && err != nil, nil //nolint:nilerr // the claim reports it
+	if follow {
+		v.log.Info("this server is a standby", "reason", reason)
+	}
+	return follow, err
 }
 
 // succeed sets the role after this one, if there is one, and keeps the sockets open for it. cause is why this one ends.

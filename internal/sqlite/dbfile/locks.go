@@ -114,8 +114,9 @@ func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
 		return nil, fmt.Errorf("no server of %s runs: start it with --standby", path)
 	}
-	if o, err := ReadOrigin(path); err != nil || o.Holder {
-		return nil, cmp.Or(err, fmt.Errorf("the server of %s is no standby: it is the owner of its backups", path))
+	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
+		_ = shared.Close()
+		return nil, fmt.Errorf("the server of %s is no standby", path)
 	}
 	f, err := openLock(path, promoteSuffix)
 	if err != nil {
