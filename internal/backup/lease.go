@@ -81,14 +81,14 @@ func (s *Service) Renew(ctx context.Context) {
 	}
 }
 
-// renew stores renewals until Close, or until another server has taken over.
-func (s *Service) renew() {
+// renew stores renewals until ctx ends, or until another server has taken over.
+func (s *Service) renew(ctx context.Context) {
 	var fault error
-	for n := int64(1); s.ctx.Err() == nil && s.Fault() == nil; n++ {
-		err := s.renewOnce(s.ctx, n)
+	for n := int64(1); ctx.Err() == nil && s.Fault() == nil; n++ {
+		err := s.renewOnce(ctx, n)
 		wait := s.config.Failover / renewals
 		switch {
-		case err != nil && s.ctx.Err() == nil:
+		case err != nil && ctx.Err() == nil:
 			if fault == nil && !IsRefusal(err) {
 				s.config.Log.Warn("could not renew the ownership of the destination of the backups", "error", err)
 			}
@@ -98,7 +98,7 @@ func (s *Service) renew() {
 		}
 		fault = err
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 		case <-s.fencing:
 		case <-time.After(wait):
 		}
@@ -126,7 +126,7 @@ func (s *Service) renewOnce(ctx context.Context, n int64) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case r.Session == s.session && !s.asked:
+	case r.Session == s.session && !s.asked && s.copier.isCurrent(): // else the standby would wait for the copy
 		s.asked = true
 		s.config.Log.Info("a standby asks to take over", "host", r.Host)
 		close(s.requested)
@@ -142,11 +142,15 @@ func (s *Service) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseMax)
 	defer cancel()
 	err := putObject(ctx, s.to, s.names.renewalName(), renewal{Session: s.session, Released: true})
+	s.released = err == nil
 	if err != nil {
 		s.config.Log.Warn("could not release the destination of the backups; a standby waits for --failover",
 			"error", fmt.Errorf("store the last renewal: %w", err))
 	}
 }
+
+// Released reports whether Close has released the destination for a standby.
+func (s *Service) Released() bool { return s.released }
 
 // isCurrent reports whether the last round has succeeded.
 func (c *copier) isCurrent() bool {

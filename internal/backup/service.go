@@ -104,6 +104,10 @@ type Service struct {
 	requested chan struct{}             // closed when a standby has asked for the destination
 	asked     bool                      // requested is closed; used by renew
 
+	endRenewal context.CancelFunc // ends renew; nil: it does not run
+	renewing   sync.WaitGroup     // renew
+	released   bool               // used by Close, and after it
+
 	archive *Archive
 	recent  recent
 	copier  *copier       // nil: only backups are made
@@ -180,7 +184,9 @@ func (s *Service) Start() {
 		s.running.Go(s.mergeSegments)
 	}
 	if s.config.Failover > 0 {
-		s.running.Go(s.renew)
+		ctx, cancel := context.WithCancel(context.Background())
+		s.endRenewal = cancel
+		s.renewing.Go(func() { s.renew(ctx) })
 	}
 }
 
@@ -192,6 +198,10 @@ func (s *Service) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
+	if s.endRenewal != nil { // only now: a standby must wait until the last commits are copied
+		s.endRenewal()
+		s.renewing.Wait()
+	}
 	s.release()
 }
 

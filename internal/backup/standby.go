@@ -419,8 +419,9 @@ func (s *Standby) due(promote bool) bool {
 	case s.config.Failover > 0 && s.owner.Failover > 0 && waited >= failover:
 		return true
 	}
-	// An owner that does not look for requests is fenced.
-	return promote && s.asked == s.owner.Session && time.Since(s.askedAt) >= s.owner.Failover
+	// An owner that renews its ownership releases the destination when that has its last commits. Any other one does not
+	// look for requests, and is fenced.
+	return promote && s.asked == s.owner.Session && min(time.Since(s.askedAt), waited) >= s.owner.Failover
 }
 
 // takeOver makes a new session of this server the owner, and repeats what the destination has by then.

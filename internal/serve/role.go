@@ -107,6 +107,15 @@ func (v *instance) succeed(ctx context.Context, cause error) {
 	v.successor = &next
 }
 
+// keepUnreleased makes a server the owner again that could not copy its last commits or release the destination. As a
+// standby it would set its store aside, with what it has acknowledged since the last copy.
+func (v *instance) keepUnreleased() {
+	if next := v.successor; next != nil && next.former != "" && !v.backups.Released() {
+		v.log.Warn("could not release the destination of the backups for a standby; going on")
+		next.follow, next.former = false, ""
+	}
+}
+
 // keep returns the sockets of the listeners, which stay open.
 func (h *httpServers) keep() (map[string]*net.TCPListener, error) {
 	public, err := h.publicListener.Duplicate()

@@ -65,7 +65,9 @@ func (v *instance) live(ctx context.Context) (cause, err error) {
 	} else if v.succeed(ctx, cause); v.successor == nil {
 		cause = stoppedEarly(ctx, cause, v.log)
 	}
-	return cause, errors.Join(err, v.close())
+	err = errors.Join(err, v.close())
+	v.keepUnreleased()
+	return cause, err
 }
 
 // instance is a running server. Only the goroutine of serve changes its settings and the parts that a reload replaces.
