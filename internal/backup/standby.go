@@ -217,6 +217,9 @@ func (s *Standby) restore(ctx context.Context, replace bool) error {
 // replace restores a store that the line of a timeline does not have the last commit of. It first sets the store aside,
 // unless that is only an older copy of the destination.
 func (s *Standby) replace(ctx context.Context, c *contents, id string, have int64) error {
+	if _, err := c.plan(id, time.Time{}); err != nil { // then the store stays where it is
+		return err
+	}
 	o, err := dbfile.ReadOrigin(s.path)
 	if err != nil {
 		return err
@@ -254,13 +257,17 @@ func (c *contents) timelineAt(id string, number int64) string {
 	return line[len(line)-1].timeline
 }
 
-// fits returns the number of the last commit of the store, and reports whether the line of a timeline has it.
+// fits returns the number of the last commit of the store, and reports whether the line of a timeline has it, and leads
+// on from there.
 func (s *Standby) fits(ctx context.Context, c *contents, id string) (have int64, ok bool, err error) {
 	have, history, err := s.live.Commits()
 	if err != nil {
 		return 0, false, err
 	}
 	line := c.line(id)
+	if _, err := c.stepsAfter(line, have, time.Time{}, time.Time{}); err != nil {
+		return have, false, nil //nolint:nilerr // a newer backup may lead on
+	}
 	for _, b := range c.bases {
 		m := b.Manifest
 		if m.Commits == have && isOn(line, m) && len(m.History) >= journal.ShortHistory {
@@ -296,6 +303,7 @@ func (s *Standby) run(ctx context.Context) {
 			s.config.Log.Warn("could not take over", "error", err)
 		}
 		if errors.Is(err, errRestore) {
+			_ = dbfile.Pause(ctx, openRetry) // in case that the restored one cannot follow either
 			return
 		}
 		wait := standbyPoll
