@@ -52,6 +52,7 @@ type Standby struct {
 	renewed  time.Time // when the owner has last shown that it lives
 	read     time.Time // of the owner and its renewal
 	claimed  string    // session of a take-over that has failed
+	attempts int       // take-overs since another server was the owner
 	asked    string    // session of the owner that was asked to release the destination
 	askedAt  time.Time
 
@@ -90,6 +91,7 @@ const (
 	pollsPerTime = 10 // in each Config.Failover
 	promotePoll  = 200 * time.Millisecond
 	openRetry    = time.Second
+	attemptsMax  = 3 // then another standby gets the time to take over
 
 	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
 )
@@ -301,6 +303,7 @@ func (s *Standby) run(ctx context.Context) {
 			}
 			s.won = ""
 			s.config.Log.Warn("could not take over", "error", err)
+			_ = dbfile.Pause(ctx, openRetry)
 		}
 		if errors.Is(err, errRestore) {
 			_ = dbfile.Pause(ctx, openRetry) // in case that the restored one cannot follow either
@@ -339,6 +342,9 @@ func (s *Standby) report(ctx context.Context, err error) {
 // round repeats the commits that the destination has, and looks whether the owner lives.
 func (s *Standby) round(ctx context.Context) error {
 	begun := time.Now()
+	if err := s.live.CheckPlace(); err != nil {
+		return fmt.Errorf("%w: %w", errRestore, err)
+	}
 	c, err := s.service.archive.contentsWith(ctx, s.bases)
 	if err != nil {
 		return err
@@ -377,6 +383,9 @@ func (s *Standby) look(ctx context.Context, o owner) error {
 	// After a time in which this server saw nothing, the owner gets its whole time again.
 	if isNew || now.Sub(s.read) > max(s.config.Failover/renewals, 2*standbyPoll) {
 		s.renewed = now
+	}
+	if o.Session != s.claimed {
+		s.attempts = 0
 	}
 	s.owner, s.last, s.renewal, s.read = o, r, text, now
 	return nil
@@ -420,7 +429,7 @@ func (s *Standby) due(promote bool) bool {
 	waited, released := time.Since(s.renewed), s.last.Released && s.last.Session == s.owner.Session
 	failover := max(s.config.Failover, s.owner.Failover)
 	switch {
-	case s.claimed != "" && s.owner.Session == s.claimed: // nobody else has
+	case s.claimed != "" && s.owner.Session == s.claimed && s.attempts < attemptsMax: // nobody else has
 		return true
 	case released && s.owner.Session != s.former && (promote || s.config.Failover > 0):
 		return true
@@ -443,12 +452,16 @@ func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
 	if err == nil {
 		err = s.service.mayTakeOver(c, current, dbfile.Origin{Timeline: s.timeline, Newest: true})
 	}
+	if err == nil { // no server owns the destination if this one fails after it has fenced the other
+		err = s.record(s.timeline)
+	}
 	if err != nil {
 		return "", err
 	}
 	s.config.Log.Info("taking over from the server on "+cmp.Or(c.owner.Host, "an unknown host"),
 		"released", s.last.Released, "unseen_us", time.Since(s.renewed).Microseconds())
 	s.claimed = s.service.session
+	s.attempts++
 	if c, err = s.service.putOwner(ctx, newID(), current); err != nil {
 		return "", err
 	}
@@ -470,9 +483,18 @@ func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
 		err = fmt.Errorf("%w: it has commits up to %d, and the destination up to %d", errRestore, have, last)
 	}
 	if err == nil {
-		err = dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: current, Commits: have, Newest: true})
+		err = s.record(current)
 	}
 	return s.service.session, err
+}
+
+// record stores beside the store which commit of a timeline is its last one.
+func (s *Standby) record(timeline string) error {
+	have, _, err := s.live.Commits()
+	if err != nil {
+		return err
+	}
+	return dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: timeline, Commits: have, Newest: true})
 }
 
 // Promote asks the standby that serves the store at db to take over, and returns when it is the owner. The request ends

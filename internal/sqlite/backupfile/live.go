@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"plantstore/internal/safefile"
@@ -23,6 +24,8 @@ import (
 type Live struct {
 	replay *Replay
 	locks  []*os.File
+	path   string
+	file   syscall.Stat_t // at path when it was opened
 }
 
 // OpenLive opens the store at path. The caller closes it.
@@ -33,7 +36,7 @@ func OpenLive(ctx context.Context, path string) (_ *Live, err error) {
 	if err := cmp.Or(dbfile.CheckNamed(path), dbfile.CheckBeside(path)); err != nil {
 		return nil, err
 	}
-	l := &Live{}
+	l := &Live{path: path}
 	defer func() {
 		if err != nil {
 			l.unlock()
@@ -54,8 +57,33 @@ func OpenLive(ctx context.Context, path string) (_ *Live, err error) {
 		return nil, dbfile.OpenFault(path, err)
 	}
 	c.BusyTimeout(dbfile.BusyMilliseconds)
-	l.replay, err = newReplay(c, path, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL")
-	return l, err
+	if l.replay, err = newReplay(c, path, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL"); err != nil {
+		return nil, err
+	}
+	descriptor, err := c.Descriptor()
+	if err == nil {
+		err = syscall.Fstat(descriptor, &l.file)
+	}
+	if err == nil {
+		err = dbfile.CheckFile(path, &l.file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return l, nil
+}
+
+// CheckPlace returns an error if the file was removed or replaced since it was opened: the next process would not find
+// what Repeat stores.
+func (l *Live) CheckPlace() error {
+	var now syscall.Stat_t
+	if err := syscall.Stat(l.path, &now); err != nil {
+		return fmt.Errorf("stat %s: %w", l.path, err)
+	}
+	if now.Ino != l.file.Ino || now.Dev != l.file.Dev {
+		return fmt.Errorf("%s was replaced", l.path)
+	}
+	return nil
 }
 
 // Repeat repeats commits in one transaction: all or, after an error, none.
