@@ -35,6 +35,13 @@ var values = map[string]string{
 	"embedded": `
 image: {repository: registry.example/plantstore}
 `,
+	"standby": `
+image: {repository: registry.example/plantstore}
+embedded: {standby: true}
+settings: {log-format: json, backup-dir: s3://nursery-backups/plants, backup-sync: true, failover: 10s}
+secrets: [plantstore-s3]
+env: {AWS_REGION: us-east-1, AWS_SHARED_CREDENTIALS_FILE: /etc/plantstore/secrets/plantstore-s3/credentials}
+`,
 	"postgres": `
 image: {repository: registry.example/plantstore}
 store: postgres
@@ -223,7 +230,10 @@ func TestNotes(t *testing.T) {
 	for name, want := range map[string][]string{
 		"embedded": {"--namespace plants exec shop-plantstore-0 -- /plantstore token create", "uninstall keeps"},
 		"postgres": {"exec deploy/shop-plantstore -- /plantstore token create", "Secret plantstore-tls"},
-		"plain":    {"http://shop-plantstore.plants.svc/plants", "accepts plain HTTP"},
+		"standby": {
+			"exec svc/shop-plantstore -- /plantstore", "forward svc/shop-plantstore-admin 8081", "data-shop-plantstore-1",
+		},
+		"plain": {"http://shop-plantstore.plants.svc/plants", "accepts plain HTTP"},
 	} {
 		files, err := render(t, "shop", values[name])
 		if err != nil {
@@ -247,6 +257,11 @@ func TestWrongValues(t *testing.T) {
 		{"", "image.repository is empty: set it to the image in your registry"},
 		{image + "replicas: 2", "additional properties 'replicas' not allowed"},
 		{image + "embedded: {replicas: 2}", "at '/embedded': additional properties 'replicas' not allowed"},
+		{image + "embedded: {standby: true}", "embedded.standby needs settings.backup-dir with a bucket"},
+		{image + "embedded: {standby: true}\nsettings: {backup-dir: /mnt}", "needs settings.backup-dir with a bucket"},
+		{image + "embedded: {standby: true}\nsettings: {backup-dir: 's3://b/p'}", "embedded.standby needs settings.failover"},
+		{image + "settings: {standby: true}", "settings.standby is set by the chart"},
+		{postgres + "embedded: {standby: true}\npostgres: {url: 'postgres://u@db/plants'}", "use postgres.replicas"},
 		{image + "embedded: {accessMode: ReadWriteMany}", "at '/embedded/accessMode': value must be one of"},
 		{image + "store: sqlite", "at '/store': value must be one of 'embedded', 'postgres'"},
 		{image + "postgres: {url: postgres://db/plants}", "store is embedded: set store to postgres"},

@@ -33,12 +33,14 @@ type node struct {
 	dir     string            // readable for every user
 	rootfs  string            // the files of the image
 	group   int               // fsGroup of the pods
+	index   string            // of the pod in its StatefulSet
 	volumes map[string]string // directories of the volumes of a pod, by the name of the volume
 }
 
 func newNode(t *testing.T, program string, template *corev1.PodTemplateSpec) *node {
 	t.Helper()
-	n := &node{dir: t.TempDir(), group: int(*template.Spec.SecurityContext.FSGroup), volumes: map[string]string{}}
+	group := int(*template.Spec.SecurityContext.FSGroup)
+	n := &node{dir: t.TempDir(), group: group, index: "0", volumes: map[string]string{}}
 	n.rootfs = filepath.Join(n.dir, "rootfs")
 	for _, dir := range []string{"proc", "dev", "data", "etc/plantstore"} {
 		if err := os.MkdirAll(filepath.Join(n.rootfs, dir), 0o755); err != nil {
@@ -138,7 +140,7 @@ func (n *node) spec(t *testing.T, template *corev1.PodTemplateSpec, more []strin
 				"uid": pod.RunAsUser, "gid": pod.RunAsGroup, "additionalGids": []int{n.group},
 			},
 			"args": append([]string{"/plantstore"}, container.Args...), "cwd": "/data",
-			"env":             append(environment(container), more...),
+			"env":             append(environment(container, n.index), more...),
 			"noNewPrivileges": !*security.AllowPrivilegeEscalation,
 			"capabilities":    capabilities(security.Capabilities),
 		},

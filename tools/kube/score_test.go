@@ -12,7 +12,10 @@ var accepted = map[string]string{
 	"container-image-pull-policy": "a tag of a release never changes; with Always, a pod needs the registry to start",
 	"pod-networkpolicy": "TestPorts checks the ingress; the egress depends on the settings: database, issuer, " +
 		"receivers of webhooks, bucket, collector",
-	"deployment-has-host-podantiaffinity": "topologySpreadConstraints spreads the pods over the hosts",
+	"deployment-has-host-podantiaffinity":  "topologySpreadConstraints spreads the pods over the hosts",
+	"statefulset-has-host-podantiaffinity": "topologySpreadConstraints spreads the pods over the hosts",
+	"statefulset-has-poddisruptionbudget": "a standby is never ready, so a budget would never let a drain evict the " +
+		"owner; the standby takes over from it",
 }
 
 // TestScore runs kube-score over the objects of every set of values.

@@ -27,6 +27,17 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ if .Values.tls.enabled }}HTTPS{{ else }}HTTP{{ end }}
 {{- end }}
 
+{{/* The spec of a claim for a store in a file. */}}
+{{- define "plantstore.claim" -}}
+accessModes: [{{ .Values.embedded.accessMode }}]
+{{- with .Values.embedded.storageClass }}
+storageClassName: {{ quote . }}
+{{- end }}
+resources:
+  requests:
+    storage: {{ .Values.embedded.size }}
+{{- end }}
+
 {{/* Fails with a message for values that the schema accepts and that contradict each other. */}}
 {{- define "plantstore.validate" -}}
 {{- $url := .Values.postgres.url }}
@@ -43,12 +54,23 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- else if or $url .Values.postgres.passwordSecret .Values.postgres.caSecret }}
   {{- fail "postgres has values, but store is embedded: set store to postgres, or remove them" }}
 {{- end }}
+{{- if .Values.embedded.standby }}
+  {{- if eq .Values.store "postgres" }}
+    {{- fail "embedded.standby is set, but store is postgres: use postgres.replicas" }}
+  {{- end }}
+  {{- if not (hasPrefix "s3://" (index .Values.settings "backup-dir" | default "" | toString)) }}
+    {{- fail "embedded.standby needs settings.backup-dir with a bucket, from which the second pod receives the plants" }}
+  {{- end }}
+  {{- if not (index .Values.settings "failover") }}
+    {{- fail "embedded.standby needs settings.failover, the time after which the second pod takes over, such as 10s" }}
+  {{- end }}
+{{- end }}
 {{- if and .Values.tls.enabled (not .Values.tls.secret) }}
   {{- fail "tls.secret is empty: name a Secret of the type kubernetes.io/tls, or set tls.enabled to false" }}
 {{- end }}
-{{- range list "db" "listen" "admin-listen" "tls-cert" "tls-key" "insecure-listen" }}
+{{- range list "db" "listen" "admin-listen" "tls-cert" "tls-key" "insecure-listen" "standby" }}
   {{- if hasKey $.Values.settings . }}
-    {{- fail (printf "settings.%s is set by the chart: use store, postgres, tls or service" .) }}
+    {{- fail (printf "settings.%s is set by the chart: use store, embedded, postgres, tls or service" .) }}
   {{- end }}
 {{- end }}
 {{- range $name, $_ := .Values.env }}

@@ -1,6 +1,7 @@
 {{/* The template of the pods, for both stores. */}}
 {{- define "plantstore.pod" -}}
 {{- $postgres := eq .Values.store "postgres" -}}
+{{- $standby := .Values.embedded.standby -}}
 metadata:
   labels:
     {{- include "plantstore.labels" . | nindent 4 }}
@@ -26,7 +27,7 @@ spec:
       type: RuntimeDefault
   # A shutdown lasts up to 10 s, after the sleep of preStop.
   terminationGracePeriodSeconds: 30
-  {{- if $postgres }}
+  {{- if or $postgres $standby }}
   topologySpreadConstraints:
     - maxSkew: 1
       topologyKey: kubernetes.io/hostname
@@ -34,14 +35,18 @@ spec:
       labelSelector:
         matchLabels:
           {{- include "plantstore.selector" . | nindent 10 }}
+      {{- if $postgres }}
       matchLabelKeys: [pod-template-hash]
+      {{- end }}
     - maxSkew: 1
       topologyKey: topology.kubernetes.io/zone
       whenUnsatisfiable: ScheduleAnyway
       labelSelector:
         matchLabels:
           {{- include "plantstore.selector" . | nindent 10 }}
+      {{- if $postgres }}
       matchLabelKeys: [pod-template-hash]
+      {{- end }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector:
@@ -118,6 +123,12 @@ spec:
 - name: PLANTSTORE_INSECURE_LISTEN
   value: "true"
 {{- end }}
+{{- if .Values.embedded.standby }}
+- name: PLANTSTORE_STANDBY # true for the second pod, whose index is 1
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
+{{- end }}
 {{- if $postgres }}
 # A mode in the URL has precedence.
 - name: PGSSLMODE
@@ -161,7 +172,7 @@ spec:
 - name: settings
   configMap:
     name: {{ include "plantstore.name" . }}
-{{- if eq .Values.store "embedded" }}
+{{- if and (eq .Values.store "embedded") (not .Values.embedded.standby) }}
 - name: data
   persistentVolumeClaim:
     claimName: {{ include "plantstore.name" . }}
