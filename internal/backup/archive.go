@@ -27,6 +27,7 @@ type Archive struct {
 	mu        sync.Mutex                     // guards what was read before, because it never changes
 	timelines map[string]timeline            // by id
 	manifests map[string]backupfile.Manifest // by the backup's name, for the last list
+	gaps      []string                       // of the last list: the names of the objects after them
 }
 
 // OpenArchive returns the archive of the store that a destination has. If it has several stores, db names the file of

@@ -592,7 +592,7 @@ func TestMergeAround(t *testing.T) {
 			groups = append(groups, []time.Time{begin.Add(time.Duration(hour)*time.Hour + time.Duration(second)*time.Second)})
 		}
 	}
-	r.forge(groups...)
+	r.forge(append(groups, []time.Time{begin.Add(2 * time.Hour)})...)
 	all := r.segments()
 	parts := map[string][]byte{}
 	for _, s := range all {
@@ -611,7 +611,7 @@ func TestMergeAround(t *testing.T) {
 		}
 	}
 	write(all[0].name, nil)
-	wantDamage(all[0].name, 6) // the 5 of the damaged hour and 1
+	wantDamage(all[0].name, 7) // the 5 of the damaged hour, 1, and the newest one
 
 	for name, content := range parts {
 		if name != all[5].name { // the removal had begun
@@ -619,7 +619,7 @@ func TestMergeAround(t *testing.T) {
 		}
 	}
 	r.must(r.mergeOld(t.Context(), time.Now()))
-	if n := len(r.segments()); n != 2 {
+	if n := len(r.segments()); n != 3 {
 		t.Errorf("%d segments, want one for each hour", n)
 	}
 
@@ -628,10 +628,10 @@ func TestMergeAround(t *testing.T) {
 		write(s.name, parts[s.name])
 	}
 	write(merged.name, nil)
-	wantDamage(merged.name, 7)
+	wantDamage(merged.name, 8)
 }
 
-// TestMergeOfOtherContent merges segments whose last one has the content of a longer one.
+// TestMergeOfOtherContent merges segments one of which has the content of a longer one.
 func TestMergeOfOtherContent(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -643,14 +643,14 @@ func TestMergeOfOtherContent(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(r.to, long.name))
 	r.must(err)
 	r.must(os.Remove(filepath.Join(r.to, long.name)))
-	r.forgeAfter(begin, []time.Time{at}, []time.Time{at}, []time.Time{at})
+	r.forgeAfter(begin, []time.Time{at}, []time.Time{at}, []time.Time{at}, []time.Time{at})
 	short := r.segments()[2]
 	r.must(os.WriteFile(filepath.Join(r.to, short.name), content, 0o600))
 	if err := r.mergeOld(t.Context(), time.Now()); !errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("merge: %v", err)
 	}
-	if n := len(r.segments()); n != 3 {
-		t.Errorf("%d segments, want 3", n)
+	if n := len(r.segments()); n != 4 {
+		t.Errorf("%d segments, want 4", n)
 	}
 }
 
@@ -659,7 +659,7 @@ func TestDamageNeedsBackup(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
 	r.backup()
-	for range 2 {
+	for range 3 {
 		r.create(1)
 		r.ship()
 	}
@@ -686,7 +686,7 @@ func TestDamageNeedsBackup(t *testing.T) {
 	if r.backupNeeded() {
 		t.Error("a second backup is needed")
 	}
-	r.wantRestored(time.Time{}, 2)
+	r.wantRestored(time.Time{}, 3)
 }
 
 // TestHostileSegment merges a segment whose first line names a path.
@@ -695,7 +695,7 @@ func TestHostileSegment(t *testing.T) {
 	r := newCopyRig(t)
 	r.backup()
 	at := time.Now().Add(-24 * time.Hour).Truncate(time.Hour).UTC()
-	r.forge([]time.Time{at}, []time.Time{at})
+	r.forge([]time.Time{at}, []time.Time{at}, []time.Time{at})
 	s := r.segments()[0]
 	s.Format, s.From, s.To = 1, at, at
 	s.Before, s.After = "/../../../escaped"+strings.Repeat("0", 47), strings.Repeat("0", 64)

@@ -82,8 +82,52 @@ func (c *contents) faults() (all []string) {
 	return all
 }
 
-// contentsWith reads the list of the segments and timelines, and the owner, of a destination with complete backups.
-func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (c *contents, err error) {
+// contentsWith reads the list of the segments and timelines, and the owner, of a destination with complete backups. A
+// list is no snapshot: while a server merges segments, it may have neither these nor the merged one. So one with a gap
+// is read again.
+func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (*contents, error) {
+	a.mu.Lock()
+	known := a.gaps
+	a.mu.Unlock()
+	for {
+		c, err := a.listed(ctx, bases)
+		if err != nil {
+			return nil, err
+		}
+		gaps := c.gaps()
+		if len(gaps) > 0 && !slices.Equal(gaps, known) {
+			known = gaps
+			continue
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.gaps = gaps
+		return c, nil
+	}
+}
+
+// gaps returns the names of the objects which show that the list lacks commits before them.
+func (c *contents) gaps() (names []string) {
+	for id, needed := range c.needed {
+		last := c.timelines[id].Commits
+		for _, s := range needed {
+			if s.First > last+1 {
+				names = append(names, s.name)
+			}
+			last = s.Last
+		}
+	}
+	for id, t := range c.timelines {
+		if last, _ := c.end(t.From); t.From != "" && last < t.Commits {
+			names = append(names, c.archive.names.timelineName(id))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// listed is contentsWith for a single list.
+func (a *Archive) listed(ctx context.Context, bases []Backup) (c *contents, err error) {
 	c = &contents{
 		archive: a, timelines: map[string]timeline{}, bases: bases,
 		segments: map[string][]segment{}, needed: map[string][]segment{},

@@ -136,8 +136,14 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	}
 	var errs []error
 	var encoder journal.Encoder
+	kept := false // the newest segment stays: a list that lacks those before it, because of this merge, has a gap then
 	for _, part := range c.line(id) {
-		for all := c.segments[part.timeline]; len(all) > 0; {
+		all := c.segments[part.timeline]
+		if needed := c.needed[part.timeline]; !kept && len(needed) > 0 {
+			newest := func(g segment) bool { return g.name == needed[len(needed)-1].name }
+			all, kept = all[:slices.IndexFunc(all, newest)], true
+		}
+		for len(all) > 0 {
 			group, covered := mergeable(all, now, s.shortestMerge())
 			all = all[len(group)+len(covered):]
 			if len(group) > 1 || len(covered) > 0 && s.mayRemove() {

@@ -3,7 +3,9 @@ package backup
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,4 +69,58 @@ func TestMergeIsLate(t *testing.T) {
 	if lines := log.newLines(t); len(lines) != 2 { // with that of the backup
 		t.Errorf("log %v", lines)
 	}
+}
+
+// TestListDuringMerge reads lists one part of which is older than a merge, and the rest newer: a list is no snapshot.
+func TestListDuringMerge(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	for range 6 {
+		r.create(1)
+		r.ship()
+	}
+	inner := r.Service.to
+	for first := range r.segments() {
+		torn := &tornList{destination: inner, from: first, merge: func() {
+			r.must(r.mergeOld(t.Context(), time.Now().Add(3*time.Hour)))
+		}}
+		a := newArchive(torn, r.names, "")
+		got, err := a.Restore(t.Context(), filepath.Join(t.TempDir(), "p.db"), Point{}, false, nil)
+		if err != nil || int(got.Plants) != len(r.ids) {
+			t.Errorf("restored %d of %d plants, %v", got.Plants, len(r.ids), err)
+		}
+		for range 3 {
+			r.create(1)
+			r.ship()
+		}
+	}
+}
+
+// tornList is a destination whose first list of segments has the files before a segment as they are before a merge, and
+// the files after it as they are after the merge, without what the merge has stored.
+type tornList struct {
+	destination
+
+	from  int
+	merge func()
+}
+
+func (d *tornList) list(ctx context.Context, prefix string) ([]file, error) {
+	files, err := d.destination.list(ctx, prefix)
+	if err != nil || d.merge == nil || !strings.HasSuffix(prefix, ".") {
+		return files, err
+	}
+	d.merge()
+	d.merge = nil
+	later, err := d.destination.list(ctx, prefix)
+	segments := 0
+	return slices.DeleteFunc(files, func(f file) bool {
+		if !strings.HasSuffix(f.name, ".commits.zst") {
+			return false
+		}
+		segments++
+		isThere := slices.ContainsFunc(later, func(l file) bool { return l.name == f.name })
+		return segments > d.from && !isThere
+	}), err
 }
