@@ -25,9 +25,14 @@ func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
 	var scrapes strings.Builder
-	add := func(s *testServer) { scrapes.WriteString(metricsOf(t, s, exposed)) }
-	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(),
-		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
+	scrape := func(s *testServer, token string) { scrapes.WriteString(metricsOf(t, s, token, exposed)) }
+	add := func(s *testServer) { scrape(s, s.operator(t)) }
+	copies := t.TempDir()
+	owner := startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", copies,
+		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t))
+	token := owner.operator(t)
+	scrape(owner, token)
+	scrape(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", copies, "--standby"), token)
 	flags := append(newTLSFiles(t).flags(), "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
 	add(startServer(t, database(t), flags...))
 	traced := append(cleanEnviron(), "OTEL_TRACES_EXPORTER=otlp")
@@ -59,7 +64,8 @@ var metricNotes = "\n" + wrapped("The names have the units: bytes, seconds, Unix
 	"A server has `plantstore_tls_…` with TLS, `plantstore_acme_…` with `--acme-domain`, `plantstore_oidc_…` with "+
 	"`--oidc-issuer`, `plantstore_webhook_…` with `--webhook-url`, and `plantstore_trace_…` if it exports "+
 	"[traces](traces.md). Only a server on a file has the metrics of the WAL, the checkpoints and the disk, and with "+
-	"`--backup-dir` of the backups, and `plantstore_copy_…` unless `--backup-lag` is 0. Only a server on PostgreSQL has "+
+	"`--backup-dir` of the backups, and `plantstore_copy_…` unless `--backup-lag` is 0. A standby has "+
+	"`plantstore_standby_…` instead. Only a server on PostgreSQL has "+
 	"`plantstore_database_…`; `pool_max_conns` in its URL sets the maximum.\n\n"+
 	"`address` is the URL of the webhook without its query. "+
 	"`plantstore_credentials_expiring` omits rotated tokens, and tokens for a day or less. "+
@@ -93,10 +99,9 @@ func checkUnit(t *testing.T, name string) {
 }
 
 // metricsOf adds the metrics that a server exposes after a request, stops the server, and returns the scrape.
-func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) (scrape string) {
+func metricsOf(t *testing.T, s *testServer, token string, exposed map[string]metric) (scrape string) {
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
-	token := s.operator(t)
 	for range 2 { // the server counts a request after its response
 		status, text := authorized(t, url, token)
 		if status != http.StatusOK {

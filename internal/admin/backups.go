@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // BackupPage is a page of backups, the newest first.
@@ -209,7 +210,7 @@ func (s *Service) BackupJob(ctx context.Context, id int64) (BackupJob, error) {
 // BackupJobs returns the last jobs, the newest first.
 func (s *Service) BackupJobs() ([]BackupJob, error) {
 	if s.config.Backups == nil {
-		return nil, errBackupsOff
+		return nil, s.backupsOff()
 	}
 	return s.config.Backups.Jobs(), nil
 }
@@ -243,13 +244,19 @@ func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin
 // withBackups is run for an operation of the backup service.
 func withBackups[T any](ctx context.Context, s *Service, do func(context.Context) (T, error)) (none T, err error) {
 	if s.config.Backups == nil {
-		return none, errBackupsOff
+		return none, s.backupsOff()
 	}
 	return run(ctx, s, s.backupError, do)
 }
 
-var errBackupsOff = plant.Errorf(plant.CodeBackupsOff,
-	"the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL")
+// backupsOff returns the error of a server without backups.
+func (s *Service) backupsOff() error {
+	if w := s.config.WritePath; w != nil && errors.Is(w.Ready(), store.ErrStandby) {
+		return &failure{store.ClientError(store.ErrStandby, "there are no backups here because", ""), store.ErrStandby}
+	}
+	return plant.Errorf(plant.CodeBackupsOff,
+		"the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL")
+}
 
 // backupError returns the error for a client after an operation on backups failed.
 func (s *Service) backupError(err error) error {

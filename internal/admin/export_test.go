@@ -43,6 +43,7 @@ func RuleLimits() map[string][]string {
 	return map[string][]string{
 		"PlantStoreBackupMissing ticket":      {"> " + days(backupAgeMax)},
 		"PlantStoreCopyLate ticket":           {"plantstore_copy_lag_seconds > " + seconds(copyLagMax)},
+		"PlantStoreStandbyBehind ticket":      {"plantstore_standby_lag_seconds > " + seconds(behindMax)},
 		"PlantStoreEventsLate ticket":         {"> " + seconds(eventAgeMax)},
 		"PlantStoreIssuerKeysOld ticket":      {"plantstore_oidc_keys_age_seconds < " + seconds(keysAgeMax)},
 		"PlantStoreCertificateExpires page":   expires(expirySoon),

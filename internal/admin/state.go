@@ -2,7 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"plantstore/internal/store"
 )
 
 // State is the state of a server and its store, in the form of the API.
@@ -16,6 +19,8 @@ type State struct {
 	Guarantee string    `json:"guarantee"` // where an acknowledged plant is stored
 	Standby   bool      `json:"standby"`   // an acknowledged plant is stored on more than one machine
 	Warnings  []Warning `json:"warnings"`  // the most urgent first
+
+	Follower bool `json:"-"` // a standby, which accepts no plants
 
 	Gauges
 
@@ -37,7 +42,7 @@ func (s *Service) state(ctx context.Context, listAgeMax time.Duration) State {
 	if s.config.WritePath != nil {
 		o.unready = s.config.WritePath.Ready()
 		if o.Ready = o.unready == nil; !o.Ready {
-			o.Reason = o.unready.Error()
+			o.Reason, o.Follower = o.unready.Error(), errors.Is(o.unready, store.ErrStandby)
 		}
 	}
 	o.LastBackup, o.BackupsError = s.lastBackup(ctx, listAgeMax)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 	"plantstore/internal/writepath"
@@ -69,7 +70,7 @@ var conditions = []condition{
 	},
 	{
 		"commits-fail", Critical, func(o *observed) string {
-			return textIf(o.unready != nil, "The store accepts no plants: %v.", o.unready)
+			return textIf(o.unready != nil && !o.Follower, "The store accepts no plants: %v.", o.unready)
 		},
 		"Read the reason in the server's log.", "/settings#db", (*observed).full,
 	},
@@ -203,6 +204,15 @@ var conditions = []condition{
 		"Check the destination of the backups.", "/backups", nil,
 	},
 	{
+		"standby-behind", Notable, func(o *observed) string {
+			s, _ := errors.AsType[backup.StandbyStatus](o.unready)
+			text := textIf(s.Fault != nil, ": %v", s.Fault)
+			return textIf(o.Follower && s.Behind() > behindMax, "This standby lacks what the server on %s has stored since %s%s.",
+				s.Host, o.clock(s.Current), text)
+		},
+		"Check the destination of the backups, and the network between.", "/settings#standby", nil,
+	},
+	{
 		"segments-grow", Notable, func(o *observed) string {
 			b := o.watched.Backups
 			return textIf(b.Segments > segmentsMax || b.MergeLag > mergeLagMax,
@@ -221,7 +231,7 @@ var conditions = []condition{
 	},
 	{
 		"backup-missing", Notable, func(o *observed) string {
-			return textIf(!o.Backups && o.StoreBytes != nil, "The server makes no backups.") // a file
+			return textIf(!o.Backups && !o.Follower && o.StoreBytes != nil, "The server makes no backups.") // a file
 		},
 		"Set --backup-dir, or copy backups with your own tools.", "/settings#backup-dir", nil,
 	},
@@ -295,6 +305,7 @@ const (
 	diskSpare    = 1e9 // bytes of free space beside those for a copy of the store
 	backupAgeMax = 2 * day
 	copyLagMax   = time.Minute
+	behindMax    = 30 * time.Second
 	mergeLagMax  = 15 * time.Minute
 	segmentsMax  = 250_000
 	eventAgeMax  = time.Hour

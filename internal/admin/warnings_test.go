@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
@@ -427,5 +429,60 @@ func TestFullDisk(t *testing.T) {
 		if diff := cmp.Diff([]string{"warning commits-fail", "warning backups-fail"}, warnings()); diff != "" {
 			t.Errorf("freed, -want +got:\n%s", diff)
 		}
+	})
+}
+
+// TestStandby shows that a standby has no warnings, such as about plants that it refuses, until it cannot follow for half
+// a minute; and that an owner without a renewal has a critical one.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db"), Server: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		status := backup.StandbyStatus{Host: "host-a", Current: time.Now()}
+		reason := func() error { return status }
+		writePath, err := writepath.New(t.Context(), writepath.Config{
+			Engine: engine, MayAccept: func() error { return reason() },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writePath.Close()
+		service, err := admin.New(admin.Config{Engine: engine, WritePath: writePath})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		want := func(want string) {
+			t.Helper()
+			var got []string
+			for _, w := range service.Warnings(t.Context()) {
+				got = append(got, fmt.Sprintf("%s %s: %s", w.Severity, w.ID, w.Text))
+			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("got %q, want %q", text, want)
+			}
+		}
+		<-time.After(30 * time.Second)
+		want("")
+		if s := service.State(t.Context()); s.Ready || s.Reason != "standby of the server on host-a, 30.0 s behind" {
+			t.Errorf("got %t, %q", s.Ready, s.Reason)
+		}
+		_, err = service.Backups(t.Context(), admin.ListQuery{Limit: 1})
+		refused, _ := errors.AsType[*plant.Error](err)
+		const text = "there are no backups here because this server is a standby; make changes at the server that accepts plants"
+		if refused == nil || refused.Code != plant.CodeStoreUnavailable || refused.Message != text {
+			t.Errorf("got %v, want %s", refused, text)
+		}
+		status.Fault = errors.New("list s3://plants: no response")
+		<-time.After(time.Second)
+		want("warning standby-behind: This standby lacks what the server on host-a has stored since 00:00 UTC: " +
+			"list s3://plants: no response.")
+		reason = func() error { return backup.ErrNotRenewed }
+		want("critical commits-fail: The store accepts no plants: " + backup.ErrNotRenewed.Error() + ". " +
+			"warning backup-missing: The server makes no backups.")
 	})
 }
