@@ -10,11 +10,13 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/store"
 )
 
 // backups is the content of the page of backups.
 type backups struct {
 	Off      bool // the server makes no backups
+	Follower bool // because it is a standby
 	Schedule admin.BackupSchedule
 	Since    time.Time           // a restore has the state of every second since then; zero: only those of List
 	Last     *admin.BackupRecord // the newest complete one of List; nil: none
@@ -41,10 +43,10 @@ func (c *Console) showBackups(call *server.Call, fault *plant.Error) error {
 func (c *Console) renderBackups(call *server.Call, fault *plant.Error, question *deletion) error {
 	list, err := c.Operations.Backups(call.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
-	content := backups{List: list.Backups, Delete: question}
+	content := backups{List: list.Backups, Delete: question, Follower: errors.Is(err, store.ErrStandby)}
 	switch {
 	case err == nil:
-	case ok && refusal.Code == plant.CodeBackupsOff:
+	case content.Follower, ok && refusal.Code == plant.CodeBackupsOff:
 		content.Off = true
 	case ok && refusal.Code == plant.CodeBackupIncomplete:
 		content.Unlisted = refusal.Message

@@ -52,6 +52,15 @@ type harness struct {
 	deliveries map[int64]webhook.Status // what the server reports; set before a request
 
 	verifier *atomic.Pointer[oidc.Verifier] // to nil: no JWT is valid
+	follows  atomic.Pointer[backup.StandbyStatus]
+}
+
+// mayAccept returns why the server accepts no changes: it is a standby if follows is set.
+func (h *harness) mayAccept() error {
+	if s := h.follows.Load(); s != nil {
+		return *s
+	}
+	return nil
 }
 
 func (h *harness) verifyJWT(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
@@ -89,7 +98,7 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	config := writepath.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
+	config := writepath.Config{Engine: h.engine, JWT: h.verifyJWT, MayAccept: h.mayAccept, Metrics: metrics}
 	if h.writePath, err = writepath.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

@@ -64,14 +64,14 @@ func (c *Console) serveLive(call *server.Call) error {
 	o := c.overview(call.Request)
 	reload := o.Digest() != call.URL.Query().Get("shown")
 	return call.Respond(map[string]any{
-		"tiles": o.Tiles, "charts": o.Charts, "summary": o.Summary, "alert": reload,
+		"tiles": o.Tiles, "charts": o.Charts, "summary": o.Summary, "reason": o.Reason, "alert": reload,
 	})
 }
 
 // Digest returns a digest of the parts of the page that the script does not replace.
 func (o overview) Digest() string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %t %t", o.Guarantee, o.Standby, o.New)
+	fmt.Fprintf(h, "%q %t %t %t", o.Guarantee, o.Standby, o.Follower, o.New)
 	for _, w := range o.Warnings {
 		fmt.Fprintf(h, " %s %q", w.Severity, w.Text)
 	}
@@ -99,7 +99,9 @@ type tone struct{ Class, Text string }
 // Tone returns the state of the server.
 func (o overview) Tone() tone {
 	switch {
-	case !o.Ready:
+	case o.Follower && len(o.Warnings) == 0:
+		return tone{"good", "Standby"}
+	case !o.Ready && !o.Follower:
 		return tone{"bad", "Accepts no plants"}
 	case len(o.Warnings) == 0:
 		return tone{"good", "Healthy"}
@@ -128,6 +130,7 @@ func (c *Console) summary(o overview) (parts []link) {
 		add(counted(int(*o.Plants), "plant"), "/plants")
 	}
 	switch last := o.LastBackup; {
+	case o.Follower:
 	case !o.Backups && o.StoreBytes != nil: // a file
 		add("no backups", settingLink("backup-dir").URL)
 	case !o.Backups:

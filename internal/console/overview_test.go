@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 	"plantstore/internal/console"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store/storetest"
@@ -114,6 +116,46 @@ func TestFullDisk(t *testing.T) {
 	c.get("/").want(t, 200, `<div class="hero bad">`, "Accepts no plants", `<li class="critical">`)
 	c.wantWarnings("plants", "The store accepts no plants: its disk is full. "+
 		"Free space on the disk; the server then continues by itself. Settings What to do -> /settings#db")
+}
+
+// TestStandby shows that the overview of a standby is calm and names the other server, and that each form tells where to
+// make the change.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	file, started := filepath.Join(t.TempDir(), "plants.db"), new(atomic.Pointer[harness])
+	h := startOn(t, "", func(metrics prometheus.Registerer) (storetest.Engine, error) { // without backups
+		return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics, MayWrite: func() error {
+			if h := started.Load(); h != nil {
+				return h.mayAccept()
+			}
+			return nil
+		}})
+	}, stored(1, "Rosa", plantTag("shrub")))
+	started.Store(h)
+	c := h.signIn(h.admin)
+	page := c.get("/plants/1")
+	correct, erase := c.formOf(page, "/plants/1/correct"), c.formOf(page, "/plants/1/erase")
+	correct.Set("name", "Acer")
+	_, live := c.warningsOf()
+	h.follows.Store(&backup.StandbyStatus{Host: "host-a", Current: time.Now()})
+	if !c.alert(live) {
+		t.Error("the page is not loaded again when the server becomes a standby")
+	}
+	c.get("/").want(t, 200, `<div class="hero good">`, "Standby",
+		`This server is a <span class="breaks" dir="auto" data-reason>standby of the server on host-a, `,
+		" s behind</span>. Plants are created there.")
+	c.get("/backups").want(t, 200, "It is a standby; the server that accepts plants makes them.")
+	for path, form := range map[string]url.Values{
+		"/plants/new":       {"id": {"2"}, "name": {"Acer"}},
+		"/plants/1/erase":   erase,
+		"/plants/1/correct": correct,
+		"/credentials/mint": {"name": {"shop"}, "scope": {"plants:create"}, "lifetime": {"30d"}},
+		"/backups/start":    {},
+	} {
+		t.Run(path, func(t *testing.T) {
+			c.post(path, form).want(t, 503, "this server is a standby; make changes at the server that accepts plants")
+		})
+	}
 }
 
 // TestDraw shows that a value between two gaps is visible: a path of one point is not.

@@ -110,6 +110,8 @@ async function keepCurrent(section) {
         box.querySelector(".note").textContent = tile.note;
       }
       showSummary(live.summary);
+      const reason = document.querySelector("[data-reason]");
+      if (reason) reason.textContent = live.reason;
       live.charts.forEach(showChart);
       text.textContent = known;
     } catch {
