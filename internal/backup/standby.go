@@ -50,7 +50,7 @@ type Standby struct {
 	renewal  []byte // last seen
 	last     renewal
 	renewed  time.Time // when the owner has last shown that it lives
-	read     time.Time // of the owner and its renewal
+	read     time.Time // of the owner and its renewal; zero: the last attempt failed
 	claimed  string    // session of a take-over that has failed
 	attempts int       // take-overs since another server was the owner
 	asked    string    // session of the owner that was asked to release the destination
@@ -346,10 +346,11 @@ func (s *Standby) round(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errRestore, err)
 	}
 	c, err := s.service.archive.contentsWith(ctx, s.bases)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.look(ctx, c.owner)
 	}
-	if err := s.look(ctx, c.owner); err != nil {
+	if err != nil {
+		s.read = time.Time{}
 		return err
 	}
 	id, err := c.current()
@@ -380,8 +381,9 @@ func (s *Standby) look(ctx context.Context, o owner) error {
 	var r renewal
 	_ = json.Unmarshal(text, &r) // of a damaged one the owner is unknown
 	isNew := o != s.owner || r.Session == o.Session && !bytes.Equal(text, s.renewal)
-	// After a time in which this server saw nothing, the owner gets its whole time again.
-	if isNew || now.Sub(s.read) > max(s.config.Failover/renewals, 2*standbyPoll) {
+	// After a time in which this server saw nothing, the owner gets its whole time again: it may not have reached the
+	// destination either. A slow destination is no such time, or nobody would take over.
+	if isNew || now.Sub(s.read) > max(s.config.Failover, 2*standbyPoll) {
 		s.renewed = now
 	}
 	if o.Session != s.claimed {

@@ -94,3 +94,35 @@ func TestStandbyLeavesTime(t *testing.T) {
 	}
 	r.must(s.Close())
 }
+
+// TestStandbySlowDestination lets the rounds of a standby take some seconds: it takes over nevertheless. After a fault of
+// the destination, the owner has its whole time again.
+func TestStandbySlowDestination(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	c := r.standbyConfig(db)
+	s, err := OpenStandby(t.Context(), c, "")
+	r.must(err)
+	r.must(s.round(t.Context()))
+	seen := time.Now().Add(-c.Failover)
+	s.renewed, s.read = seen, time.Now().Add(-c.Failover/2)
+	r.must(s.round(t.Context()))
+	if !s.renewed.Equal(seen) {
+		t.Error("a slow round counts as a sign of the owner")
+	}
+	r.must(os.Rename(r.to, r.to+"-away"))
+	if err := s.round(t.Context()); err == nil {
+		t.Error("the destination is away, and the round succeeds")
+	}
+	r.must(os.Rename(r.to+"-away", r.to))
+	r.must(s.round(t.Context()))
+	if s.renewed.Equal(seen) {
+		t.Error("the owner has no time to come back")
+	}
+	r.must(s.Close())
+}
