@@ -43,6 +43,7 @@ for harness in dialect disk overload replicas webhooks soak tls; do
 	! changed "^faults/$harness/" || tools/faults.sh short "$harness"
 done
 ! changed '^(faults/copies|internal/backup)/' || tools/faults.sh short copies
+! changed '^(faults/standby/|internal/backup/|internal/serve/role\.go)' || tools/faults.sh short standby
 for package in internal/acme internal/console internal/trace; do
 	! changed "^$package/" || tools/long-tests.sh "$package"
 done

@@ -24,13 +24,13 @@ gate)
 	;;
 short)
 	timeout=15m
-	for package in ${*:-dialect failpoints copies disk overload history syscalls power replicas webhooks soak tls}; do
+	for package in ${*:-dialect failpoints copies standby disk overload history syscalls power replicas webhooks soak tls}; do
 		run "$package"
 	done
 	;;
 long)
 	timeout=24h
-	for package in failpoints copies disk overload syscalls power replicas webhooks failover soak tls; do
+	for package in failpoints copies standby disk overload syscalls power replicas webhooks failover soak tls; do
 		run "$package" -long
 	done
 	run dialect

@@ -158,6 +158,7 @@ type Server struct {
 	Command    *exec.Cmd
 
 	log   logBuffer
+	ready chan struct{} // closed when the server logs that it is ready, not as a standby
 	ended chan struct{} // closed when the process has ended and Command.ProcessState is set
 }
 
@@ -168,28 +169,9 @@ var ErrEnded = errors.New("the server ended before it was ready")
 // runs the program, such as strace. The end of the test kills the server.
 func Start(t testing.TB, program, db string, before []string, flags ...string) (*Server, error) {
 	t.Helper()
-	args := append(before[:len(before):len(before)], program, "serve", "--db", db,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
-	args = append(args, flags...)
-	command := exec.Command(args[0], args[1:]...) //nolint:noctx // Cleanup kills it
-	s := &Server{Command: command, ended: make(chan struct{})}
-	s.Command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	pipe, err := s.Command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Kill)
-	ready := make(chan struct{})
-	go func() { // ends with the process; Kill waits for it
-		defer close(s.ended)
-		s.read(pipe, ready)
-		_ = s.Command.Wait() // ExitCode returns the result
-	}()
+	s := Launch(t, program, db, before, flags...)
 	select {
-	case <-ready:
+	case <-s.ready:
 		return s, nil
 	case <-s.ended:
 		return s, fmt.Errorf("%w, with code %d:\n%s", ErrEnded, s.ExitCode(), s.Log())
@@ -199,8 +181,35 @@ func Start(t testing.TB, program, db string, before []string, flags ...string) (
 	}
 }
 
+// Launch is Start for a server that may become ready at any time, or never, such as a standby. The caller sets its
+// addresses by flags.
+func Launch(t testing.TB, program, db string, before []string, flags ...string) *Server {
+	t.Helper()
+	args := append(before[:len(before):len(before)], program, "serve", "--db", db,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
+	args = append(args, flags...)
+	command := exec.Command(args[0], args[1:]...) //nolint:noctx // Cleanup kills it
+	s := &Server{Command: command, ready: make(chan struct{}), ended: make(chan struct{})}
+	s.Command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := s.Command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	go func() { // ends with the process; Kill waits for it
+		defer close(s.ended)
+		s.read(pipe)
+		_ = s.Command.Wait() // ExitCode returns the result
+	}()
+	return s
+}
+
 // read stores the log, and closes ready when the server logs that it is ready.
-func (s *Server) read(from io.Reader, ready chan<- struct{}) {
+func (s *Server) read(from io.Reader) {
+	ready := s.ready
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		line := lines.Text()
@@ -255,7 +264,8 @@ func (b *logBuffer) add(line string) {
 	const linesMax = 200
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if strings.Contains(line, " msg=request ") && !strings.Contains(line, "status=5") {
+	isFault := strings.Contains(line, "status=5") && !strings.Contains(line, "error_code=50304") // a standby's responses
+	if strings.Contains(line, " msg=request ") && !isFault {
 		return
 	}
 	if b.lines = append(b.lines, line); len(b.lines) > linesMax {
