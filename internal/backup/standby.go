@@ -93,6 +93,7 @@ const (
 	openRetry    = time.Second
 	attemptsMax  = 3 // then another standby gets the time to take over
 
+	reopenMax     = 5 * time.Second  // in which a command waits for a server that may be about to open the store
 	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
 )
 
@@ -504,6 +505,12 @@ func (s *Standby) record(timeline string) error {
 func Promote(ctx context.Context, db string) error {
 	path := dbfile.RealPath(db)
 	f, err := dbfile.RequestPromotion(path)
+	for begun := time.Now(); errors.Is(err, dbfile.ErrNotServed) && time.Since(begun) < reopenMax; {
+		if err := dbfile.Pause(ctx, promotePoll); err != nil {
+			return err
+		}
+		f, err = dbfile.RequestPromotion(path)
+	}
 	if err != nil {
 		return err
 	}

@@ -108,11 +108,15 @@ func LockMove(path string, move bool) (*os.File, error) {
 	return nil, cmp.Or(err, taken)
 }
 
+// ErrNotServed means that no server runs on a store. A server that changes its role does not do so for a moment, or
+// until it has restored the store.
+var ErrNotServed = errors.New("start it with --standby")
+
 // RequestPromotion asks the standby that serves a store to take over from the owner. The request ends when the file is
-// closed.
+// closed. The error wraps ErrNotServed if no server runs.
 func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
-		return nil, fmt.Errorf("no server of %s runs: start it with --standby", path)
+		return nil, fmt.Errorf("no server of %s runs: %w", path, ErrNotServed)
 	}
 	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
 		_ = shared.Close()
