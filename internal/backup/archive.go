@@ -37,6 +37,10 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 	if err != nil {
 		return nil, err
 	}
+	return openArchive(ctx, to, db)
+}
+
+func openArchive(ctx context.Context, to destination, db string) (*Archive, error) {
 	if found, err := hasBackup(ctx, to, seriesOf(db)); err != nil || found {
 		return newArchive(to, seriesOf(db), ""), err
 	}
@@ -50,6 +54,7 @@ func OpenArchive(ctx context.Context, address string, bucket s3.Config, db strin
 			found[n] = true
 		}
 	}
+	address := to.location("")
 	switch all := slices.Sorted(maps.Keys(found)); len(all) {
 	case 0:
 		return nil, fmt.Errorf("%s has no scheduled backup; name a backup, or the destination of a server", address)

@@ -146,6 +146,10 @@ func newService(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newServiceOf(c, to)
+}
+
+func newServiceOf(c Config, to destination) (*Service, error) {
 	store, err := backupfile.StoreAt(context.Background(), c.DB)
 	if err != nil {
 		return nil, err

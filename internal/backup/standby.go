@@ -32,6 +32,7 @@ import (
 // Standby is the store of a server that follows the owner of a destination.
 type Standby struct {
 	config Config
+	to     destination
 	path   string // of the store, without links
 	former string // session by which this process was the owner; empty: it was not
 
@@ -102,8 +103,11 @@ const (
 // was not. The error is an OwnedError if the destination has another store. The caller starts the standby, and closes
 // it.
 func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err error) {
-	c.RestoreMissing = true // a store that has all commits may take over
-	s = &Standby{config: c, path: dbfile.RealPath(c.DB), former: former, ended: make(chan struct{})}
+	to, err := newDestination(c)
+	if err != nil {
+		return nil, err
+	}
+	s = newStandby(c, to, former)
 	for logged := ""; ; {
 		err := s.bring(ctx)
 		if err == nil && s.live != nil {
@@ -123,6 +127,11 @@ func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err 
 			return nil, err
 		}
 	}
+}
+
+func newStandby(c Config, to destination, former string) *Standby {
+	c.RestoreMissing = true // a store that has all commits may take over
+	return &Standby{config: c, to: to, path: dbfile.RealPath(c.DB), former: former, ended: make(chan struct{})}
 }
 
 // Start begins to follow the owner.
@@ -166,7 +175,7 @@ func (s *Standby) bring(ctx context.Context) error {
 		}
 	}
 	var err error
-	if s.service, err = newService(s.config); err != nil {
+	if s.service, err = newServiceOf(s.config, s.to); err != nil {
 		return err
 	}
 	var c *contents
@@ -205,7 +214,7 @@ func (s *Standby) bring(ctx context.Context) error {
 
 // restore restores the newest state.
 func (s *Standby) restore(ctx context.Context, replace bool) error {
-	a, err := OpenArchive(ctx, s.config.Destination, s.config.S3, s.config.DB)
+	a, err := openArchive(ctx, s.to, s.config.DB)
 	if err != nil {
 		return err
 	}
