@@ -11,7 +11,7 @@ for package in ${*:-$all}; do
 	case $package in
 	internal/acme) names='RenewsWhenTheCAReturns|WrongDomain|ServerNamesCauseNoOrder|Replicas(Order|Renew)Once|'
 		names=$names'StorageThatIsFull|ChangeOfDirectory' ;;
-	internal/backup) names='BucketIsAway|Interleavings(FindFaults)?' ;;
+	internal/backup) names='BucketIsAway|Interleavings(OfStandbys|FindFaults)?' ;;
 	internal/console) names='.*InBrowser|Screenshots|Lighthouse' ;;
 	internal/dump) names='PlantTooLarge' ;;
 	internal/s3) names='LongList' ;;

@@ -28,9 +28,10 @@ import (
 
 // bounds limit the schedules.
 type bounds struct {
-	preemptions int  // switches to another server before one has ended
-	faults      int  // crashes, lost responses, and objects that are confirmed and not stored
-	coarse      bool // switches only before a change or a look at the owner
+	preemptions int    // switches to another server before one has ended
+	faults      int    // crashes, lost responses, and objects that are confirmed and not stored
+	coarse      bool   // switches only before a change or a look at the owner
+	late        string // the faults are puts of this object that happen later, or twice; empty: other faults
 }
 
 // scenario is some servers, and what they do.
@@ -38,6 +39,9 @@ type scenario struct {
 	name    string
 	servers []program
 	earlier bool // an operator asked for an earlier state: the commits after it are left out
+
+	failover time.Duration // Config.Failover
+	promote  bool          // an operator asks the standby to take over
 }
 
 type program struct {
@@ -121,7 +125,7 @@ func TestInterleavings(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			all := []bounds{{1, 0, false}, {2, 0, true}, {1, 1, true}}
+			all := []bounds{{1, 0, false, ""}, {2, 0, true, ""}, {1, 1, true, ""}}
 			if len(s.servers) > 2 {
 				all = all[:1]
 			}
@@ -129,16 +133,21 @@ func TestInterleavings(t *testing.T) {
 				if s.name != "take-over" && s.name != "clone" {
 					t.Skip("part of the long form")
 				}
-				all = []bounds{{1, 0, true}}
+				all = []bounds{{1, 0, true, ""}}
 			}
-			for _, b := range all {
-				e := explorer{scenario: s, bounds: b}
-				if v := e.explore(t); v != "" {
-					t.Error(v)
-				}
-				t.Logf("%s", e.String())
-			}
+			exploreAll(t, s, all)
 		})
+	}
+}
+
+func exploreAll(t *testing.T, s scenario, all []bounds) {
+	t.Helper()
+	for _, b := range all {
+		e := explorer{scenario: s, bounds: b}
+		if v := e.explore(t); v != "" {
+			t.Error(v)
+		}
+		t.Logf("%s", e.String())
 	}
 }
 
@@ -150,6 +159,9 @@ const (
 	listedEarly    = "the destination is listed before the owner is stored"
 	divergedUnseen = "the segments of servers that took over at the same time are not listed"
 	mergedUnread   = "segments are removed before the merged one is read back"
+
+	segmentSkipped = "a standby does not repeat the last segment after the owner is stored"
+	renewsOwner    = "the owner stores its session again to show that it lives"
 )
 
 // TestInterleavingsFindFaults shows that the explorer finds faults of the protocol.
@@ -158,14 +170,16 @@ func TestInterleavingsFindFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of the long form")
 	}
-	for control, name := range map[string]string{
-		ownerUnread: "take-over", ownerReadEarly: "take-over", beginUnread: "restart", listedEarly: "take-over",
-		divergedUnseen: "both", mergedUnread: "merge",
+	for _, seeded := range []struct{ control, scenario string }{
+		{ownerUnread, "take-over"}, {ownerReadEarly, "take-over"}, {beginUnread, "restart"}, {listedEarly, "take-over"},
+		{divergedUnseen, "both"}, {mergedUnread, "merge"},
+		{ownerUnread, "standby"}, {listedEarly, "standby"}, {segmentSkipped, "standby"}, {renewsOwner, "standby"},
 	} {
-		t.Run(control, func(t *testing.T) {
+		control := seeded.control
+		t.Run(seeded.scenario+"/"+control, func(t *testing.T) {
 			t.Parallel()
-			all := scenarios()
-			i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
+			all := append(scenarios(), standbyScenarios()...)
+			i := slices.IndexFunc(all, func(s scenario) bool { return s.name == seeded.scenario })
 			e := explorer{scenario: all[i], control: control, bounds: bounds{preemptions: 2, coarse: true}}
 			if control == mergedUnread {
 				e.bounds = bounds{faults: 1}
@@ -274,6 +288,7 @@ func (e *explorer) prepare(t *testing.T) {
 	w.must(os.Mkdir(filepath.Dir(s.db), 0o700))
 	s.open()
 	w.must(s.Claim(t.Context()))
+	s.Renew(t.Context())
 	s.acquire()
 	w.must(s.makeScheduled(time.Now()))
 	var times []time.Time
@@ -332,6 +347,7 @@ type world struct {
 	names   series
 	free    bool // the operations do not wait
 	servers []*server
+	late    []late            // puts that have not happened yet
 	last    *server           // whose operation the explorer ran last
 	alias   map[string]string // names of random ids, so that equal states are found
 
@@ -368,9 +384,21 @@ func (w *world) violated(format string, args ...any) {
 	}
 }
 
+// late is a put that happens later than the server was told.
+type late struct {
+	name    string
+	content []byte
+}
+
+// isSeenBy reports whether an operation has another result after the put than before it.
+func (l late) isSeenBy(c *call) bool {
+	verb, name, _ := strings.Cut(c.name, " ")
+	return name == l.name || verb == "list" && strings.HasPrefix(l.name, name)
+}
+
 // option is what may happen next.
 type option struct {
-	server *server
+	server *server // nil: the first late put
 	kind   kind
 }
 
@@ -381,6 +409,10 @@ const (
 	crash     kind = "crash before "
 	lost      kind = "lost response of "
 	swallowed kind = "confirmed and not stored: "
+	delayed   kind = "error, and happens later: "
+	abandoned kind = "crash, and happens later: "
+	repeated  kind = "happens, and once more later: "
+	passes    kind = "time passes, "
 )
 
 // schedule runs the servers with some choices, and then with the first one of each.
@@ -455,7 +487,16 @@ func (w *world) options() (all []option) {
 			break
 		}
 		all = append(all, option{s, happens})
+		if s.pending.choice {
+			all = append(all, option{s, passes})
+		}
 		if w.used.faults == w.bounds.faults {
+			continue
+		}
+		if w.bounds.late != "" {
+			if s.pending.put != nil && strings.HasSuffix(s.pending.put.name, w.bounds.late) {
+				all = append(all, option{s, delayed}, option{s, abandoned}, option{s, repeated})
+			}
 			continue
 		}
 		if s.pending.changes || s.changed { // a crash between two reads has the same effect
@@ -468,13 +509,22 @@ func (w *world) options() (all []option) {
 			all = append(all, option{s, swallowed})
 		}
 	}
+	if len(w.late) > 0 {
+		seen := len(all) == 0
+		for _, o := range all {
+			seen = seen || w.late[0].isSeenBy(o.server.pending)
+		}
+		if seen { // else it may happen after the next operation as well
+			all = append(all, option{})
+		}
+	}
 	return all
 }
 
 // mayPreempt reports whether another server may go on than the last one.
 func (w *world) mayPreempt() bool {
 	last := w.last
-	if last == nil || last.pending == nil {
+	if last == nil || last.pending == nil || last.pending.pause {
 		return true
 	}
 	coarse := last.pending.changes || strings.HasSuffix(last.pending.name, ownerEnd)
@@ -484,24 +534,39 @@ func (w *world) mayPreempt() bool {
 // do lets something happen.
 func (w *world) do(o option) {
 	s := o.server
-	if w.last != nil && w.last != s && w.last.pending != nil {
+	if s == nil {
+		l := w.late[0]
+		w.objects[l.name], w.late = &object{l.content}, w.late[1:]
+		w.trace = append(w.trace, fmt.Sprintf("late put %s -> %s", w.plain(l.name), w.plain(text(l.content))))
+		w.check()
+		return
+	}
+	if w.last != nil && w.last != s && w.last.pending != nil && !w.last.pending.pause {
 		w.used.preemptions++
 	}
 	w.last = s
 	c := s.pending
-	if o.kind != happens {
+	if o.kind != happens && o.kind != passes {
 		w.used.faults++
 	}
-	if o.kind != crash && o.kind != swallowed {
+	switch o.kind {
+	case happens, lost:
 		c.result, c.err = c.do()
+	case repeated:
+		c.result, c.err = c.do()
+		w.late = append(w.late, *c.put)
+	case delayed, abandoned:
+		w.late = append(w.late, *c.put)
+	case passes:
+		c.passed = true
 	}
 	if w.control == mergedUnread && s.phase == "merge" && o.kind != crash {
 		w.removeMerged(strings.TrimPrefix(c.name, "put "))
 	}
 	switch o.kind {
-	case crash:
+	case crash, abandoned:
 		s.dead, c.err = true, errCrashed
-	case lost:
+	case lost, delayed:
 		c.err = errLost
 	}
 	line := fmt.Sprintf("%-4s %-6s %s%s", s.name, s.phase, o.kind, w.plain(c.name))
@@ -558,6 +623,9 @@ func (w *world) isNew() bool {
 	for _, s := range w.servers {
 		fmt.Fprintln(h, s.seen, s.pending != nil, s.dead, s == w.last, s == w.claimed)
 	}
+	for _, l := range w.late {
+		fmt.Fprintln(h, w.plain(l.name), w.plain(text(l.content)))
+	}
 	fmt.Fprintln(h, w.used)
 	seen := w.visited[h.Sum64()]
 	w.visited[h.Sum64()] = true
@@ -574,7 +642,7 @@ func (w *world) check() {
 	p, err := c.planFor(Point{})
 	var have map[string]bool
 	if err == nil {
-		have = w.reach(a, p)
+		have = w.plants(w.reach(a, p).history)
 	} else {
 		w.refused++
 		w.trace = append(w.trace, "a restore is refused: "+w.plain(err.Error()))
@@ -593,7 +661,7 @@ func (w *world) check() {
 		}
 		found := false
 		for id := range ids {
-			if q, err := c.planFor(Point{Timeline: id}); err == nil && w.reach(a, q)[acked.plant] {
+			if q, err := c.planFor(Point{Timeline: id}); err == nil && w.plants(w.reach(a, q).history)[acked.plant] {
 				found = true
 			}
 		}
@@ -606,8 +674,8 @@ func (w *world) check() {
 	}
 }
 
-// reach returns the plants of a plan, whose commits must follow each other.
-func (w *world) reach(a *Archive, p plan) map[string]bool {
+// reach returns the last commit of a plan, whose commits must follow each other.
+func (w *world) reach(a *Archive, p plan) tip {
 	at := tip{p.base.Manifest.Commits, journal.ParseHistory(p.base.Manifest.History)}
 	for _, s := range p.steps {
 		d, ok := w.decoded[s.name]
@@ -622,12 +690,17 @@ func (w *world) reach(a *Archive, p plan) map[string]bool {
 		}
 		if d.first > at.number+1 || before != at.history {
 			w.violated("%s does not follow commit %d", w.plain(s.name), at.number)
-			return nil
+			return tip{}
 		}
 		at = tip{s.until, d.after[s.until-d.first]}
 	}
+	return at
+}
+
+// plants returns the plants of a store with a history.
+func (w *world) plants(h journal.History) map[string]bool {
 	plants := map[string]bool{}
-	for h := at.history; ; {
+	for {
 		m, ok := w.chain[h]
 		if !ok {
 			return plants

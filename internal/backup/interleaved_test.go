@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ type server struct {
 
 	ids int
 
+	owns   bool   // Claim has returned
+	former string // session that the server has released
+
 	// For the controls: the owner as the server has stored it, as it was before the last segment was stored, whether the
 	// server has begun a timeline, and its lists before it has stored the owner.
 	ownerPut, ownerSeen []byte
@@ -64,6 +68,10 @@ type server struct {
 type call struct {
 	name    string
 	changes bool
+	put     *late // nil: it is not a put
+	pause   bool  // the switch to another server is no preemption
+	choice  bool  // whether time passes
+	passed  bool
 	do      func() (string, error)
 	result  string
 	err     error
@@ -95,7 +103,9 @@ func (s *server) note(text ...string) {
 func (s *server) open() {
 	var err error
 	log := slog.New(slog.DiscardHandler)
-	s.engine, err = sqlite.Open(context.Background(), sqlite.Config{Path: s.db, Server: true, Log: log})
+	s.engine, err = sqlite.Open(context.Background(), sqlite.Config{
+		Path: s.db, Server: true, MayWrite: s.mayWrite, Log: log,
+	})
 	s.w.must(err)
 	s.Service, err = New(s.configuration())
 	s.w.must(err)
@@ -103,11 +113,15 @@ func (s *server) open() {
 }
 
 func (s *server) configuration() Config {
-	return Config{
+	c := Config{
 		DB: s.db, Destination: s.w.dir, Scratch: s.w.dir, Every: time.Hour, Keep: 1,
-		Engine: s.engine, Lag: time.Second, Sync: true, TakeOver: []string{s.w.timeline}, CaughtUp: s.caughtUp,
+		Engine: s.engine, Lag: time.Second, Sync: true, CaughtUp: s.caughtUp, Failover: s.w.scenario.failover,
 		Record: func(audit.Event) {}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	}
+	if c.Failover == 0 {
+		c.TakeOver = []string{s.w.timeline}
+	}
+	return c
 }
 
 func (s *server) connect() {
@@ -119,18 +133,24 @@ func (s *server) resumed() {
 	s.open()
 	s.session, s.own = s.w.session, &ownership{timeline: timeline{ID: s.w.timeline, Commits: 1}, begun: true}
 	s.copier.setCopied(s.w.timeline, s.commits, s.history)
-	s.w.claimed = s
+	s.renewed.Store(new(time.Now()))
+	s.w.claimed, s.owns = s, true
 	s.ownerPut = s.w.explorer.start[s.names.ownerName()].content
+}
+
+// shut ends the process of the server.
+func (s *server) shut() {
+	if s.engine != nil {
+		s.w.must(s.engine.Close())
+	}
+	s.engine, s.owns, s.dead, s.caughtUp = nil, false, false, ""
+	s.began, s.claiming, s.lists = false, false, map[string][]file{}
 }
 
 // start starts the server, and reports whether it may create plants.
 func (s *server) start() bool {
-	if s.engine != nil {
-		s.w.must(s.engine.Close())
-		s.engine = nil
-	}
-	s.dead, s.phase, s.caughtUp = false, "claim", ""
-	s.began, s.claiming, s.lists = false, false, map[string][]file{}
+	s.shut()
+	s.phase = "claim"
 	o, err := dbfile.ReadOrigin(s.db)
 	s.w.must(err)
 	if !o.Holder && o.Newest {
@@ -142,6 +162,11 @@ func (s *server) start() bool {
 			return false
 		}
 	}
+	return s.claimOwn()
+}
+
+// claimOwn opens the store and claims the destination, and reports whether the server may create plants.
+func (s *server) claimOwn() bool {
 	s.open()
 	s.plants = nil
 	commits, history, err := s.engine.StartJournal(context.Background())
@@ -151,13 +176,18 @@ func (s *server) start() bool {
 		s.w.trace = append(s.w.trace, fmt.Sprintf("%-4s is refused: %v", s.name, err))
 		return false
 	}
-	s.w.claimed = s
+	s.w.claimed, s.owns = s, true
 	s.w.trace = append(s.w.trace, s.name+" is the owner")
+	s.checkStore()
+	s.renew(0)
 	return true
 }
 
-// commit creates a plant.
+// commit creates a plant, if the server accepts it.
 func (s *server) commit() {
+	if s.mayWrite() != nil {
+		return
+	}
 	s.created++
 	name := fmt.Sprint(s.name, s.created)
 	id := fnv.New32()
@@ -197,7 +227,7 @@ func (s *server) round() {
 	owner := s.w.claimed
 	s.note(fmt.Sprint(owner == s))
 	err := s.copier.round(context.Background())
-	if err != nil || s.dead || s.copier.needsBackup {
+	if err != nil || s.dead || s.copier.needsBackup || s.MayAccept() != nil {
 		return
 	}
 	for _, name := range s.plants {
@@ -242,6 +272,7 @@ func (s *server) stop() {
 	if s.engine != nil && !s.dead && s.copier != nil {
 		s.phase = "stop"
 		_ = s.copier.round(context.Background())
+		s.release()
 	}
 }
 
@@ -254,7 +285,11 @@ func (s *server) perform(name string, changes bool, do func() (string, error)) e
 	if s.dead {
 		return errCrashed
 	}
-	c := &call{name: name, changes: changes, do: do, done: make(chan struct{})}
+	return s.wait(&call{name: name, changes: changes, do: do})
+}
+
+func (s *server) wait(c *call) error {
+	c.done = make(chan struct{})
 	s.calls <- c
 	<-c.done
 	return c.err
@@ -289,7 +324,8 @@ func (p *port) clean(context.Context, string, func(string) bool) ([]string, erro
 func (p *port) list(_ context.Context, prefix string) (files []file, err error) {
 	err = p.perform("list "+prefix, false, func() (string, error) {
 		var text []string
-		for _, name := range slices.Sorted(maps.Keys(p.w.objects)) {
+		byPlain := func(a, b string) int { return strings.Compare(p.w.plain(a), p.w.plain(b)) } // else chance decides
+		for _, name := range slices.SortedFunc(maps.Keys(p.w.objects), byPlain) {
 			if strings.HasPrefix(name, prefix) {
 				files = append(files, file{name: name, bytes: int64(len(p.w.objects[name].content))})
 				text = append(text, name)
@@ -327,21 +363,33 @@ func (p *port) put(_ context.Context, name string, content []byte) error {
 	if o := p.w.objects[p.w.names.ownerName()]; o != nil {
 		p.ownerSeen = o.content
 	}
-	return p.perform("put "+name, true, func() (string, error) {
-		text := name
-		if !strings.HasSuffix(name, ".zst") {
-			text += string(content)
+	for _, id := range ids.FindAllString(name+text(content), -1) {
+		if _, known := p.w.alias[id]; !known {
+			p.ids++
+			p.w.alias[id] = fmt.Sprintf("%s.%d", p.server.name, p.ids)
 		}
-		for _, id := range ids.FindAllString(text, -1) {
-			if _, known := p.w.alias[id]; !known {
-				p.ids++
-				p.w.alias[id] = fmt.Sprintf("%s.%d", p.server.name, p.ids)
-			}
-		}
-		p.controlPut(name, content)
+	}
+	c := &call{name: "put " + name, changes: true, put: &late{name, content}, do: func() (string, error) {
 		p.w.objects[name] = &object{content}
-		return text[len(name):], nil
-	})
+		p.controlPut(name, content)
+		return text(content), nil
+	}}
+	switch {
+	case p.w.free:
+		_, err := c.do()
+		return err
+	case p.dead:
+		return errCrashed
+	}
+	return p.wait(c)
+}
+
+// text returns the content of an object with JSON.
+func text(content []byte) string {
+	if bytes.HasPrefix(content, []byte("{")) {
+		return string(content)
+	}
+	return ""
 }
 
 func (p *port) delete(_ context.Context, names ...string) error {
@@ -369,6 +417,8 @@ func (p *port) controlPut(name string, content []byte) {
 		p.ownerPut, p.claiming = content, true
 	case strings.HasSuffix(name, timelineEnd):
 		p.began = true
+	case p.w.control == renewsOwner && name == p.w.names.renewalName():
+		p.w.objects[p.w.names.ownerName()] = &object{p.ownerPut}
 	}
 }
 
@@ -394,6 +444,10 @@ func (p *port) controlList(prefix string, files *[]file) {
 		}
 	case p.w.control == listedEarly:
 		*files = slices.Clone(p.lists[prefix])
+	case p.w.control == segmentSkipped:
+		number := func(f file) int64 { s, _ := journal.ParseName(prefix, f.name); return s.Last }
+		last := slices.MaxFunc(*files, func(a, b file) int { return cmp.Compare(number(a), number(b)) })
+		*files = slices.DeleteFunc(*files, func(f file) bool { return f == last && number(f) > 0 })
 	case p.w.control == divergedUnseen:
 		*files = slices.DeleteFunc(*files, func(f file) bool {
 			s, ok := journal.ParseName(prefix, f.name)

@@ -1,0 +1,275 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"plantstore/internal/sqlite/dbfile"
+)
+
+// The clocks of the servers run at different speeds: for an owner no time passes, so that it always has renewed its
+// ownership; for a standby the explorer decides after each round whether --failover has passed.
+
+const testFailover = 24 * time.Hour
+
+// leading runs at the start, and shows that it lives.
+func leading(s *server) {
+	s.resumed()
+	s.create(1)
+	s.pause()
+	s.renew(1)
+	s.create(1)
+	s.stop()
+}
+
+// claiming is a server that starts as the owner, and creates plants.
+func claiming(s *server) {
+	if s.start() {
+		s.create(1)
+		s.pause()
+		s.create(1)
+		s.stop()
+	}
+}
+
+// handing is leading until a standby asks for the destination. It then is a standby itself, as after it was fenced.
+func handing(s *server) {
+	s.resumed()
+	s.create(1)
+	for n := range int64(2) {
+		s.renew(n + 1)
+		if s.isAsked() {
+			break
+		}
+	}
+	s.create(1) // accepted before the end of the drain
+	s.handOver()
+	s.stand(1, false)
+}
+
+// returning is leading, and starts again after its end.
+func returning(s *server) {
+	leading(s)
+	s.again()
+}
+
+// standing takes over, and creates plants. It starts again after a crash.
+func standing(s *server) {
+	if !s.stand(2, true) && !s.stand(1, true) {
+		return
+	}
+	s.create(1)
+	s.renew(1)
+	s.create(1)
+	s.stop()
+}
+
+// following is standing, and is a standby again when it was fenced.
+func following(s *server) {
+	standing(s)
+	if s.dead || s.Service == nil || s.Fault() == nil {
+		return
+	}
+	s.stand(1, false)
+}
+
+func standbyScenarios() []scenario {
+	standby := program{"new", "newest", standing}
+	one, two := program{"one", "newest", following}, program{"two", "newest", following}
+	all := []scenario{
+		{name: "standby", servers: []program{{"old", "owner", leading}, standby}},
+		{name: "hand-over", promote: true, servers: []program{{"old", "owner", handing}, standby}},
+		{name: "fail-back", servers: []program{{"old", "owner", returning}, standby}},
+		{name: "late", servers: []program{{"old", "owner", claiming}, {"new", "newest", standing}}},
+		{name: "race", servers: []program{one, two}},
+		{name: "standbys", servers: []program{{"old", "owner", leading}, one, two}},
+	}
+	for i := range all {
+		all[i].failover = testFailover
+	}
+	return all
+}
+
+// TestInterleavingsOfStandbys explores the schedules of each scenario with a standby.
+func TestInterleavingsOfStandbys(t *testing.T) {
+	t.Parallel()
+	for _, s := range standbyScenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			all := []bounds{{1, 0, true, ""}, {0, 1, true, ""}}
+			switch {
+			case testing.Short() && s.name != "standby":
+				t.Skip("part of the long form")
+			case testing.Short():
+				all = []bounds{{0, 0, true, ""}}
+			case s.name == "late":
+				all = []bounds{{0, 1, true, renewalEnd}}
+			case len(s.servers) > 2:
+				all = all[:1]
+			}
+			exploreAll(t, s, all)
+		})
+	}
+}
+
+// mayWrite is sqlite.Config.MayWrite.
+func (s *server) mayWrite() error {
+	if !s.owns {
+		return nil
+	}
+	return s.MayAccept()
+}
+
+// renew stores a renewal.
+func (s *server) renew(n int64) {
+	if s.w.scenario.failover > 0 && s.alive() {
+		s.phase = "renew"
+		_ = s.renewOnce(context.Background(), n)
+	}
+}
+
+func (s *server) isAsked() bool {
+	select {
+	case <-s.Requested():
+		return true
+	default:
+		return false
+	}
+}
+
+// handOver ends an owner that a standby has asked for the destination.
+func (s *server) handOver() {
+	if s.alive() && s.isAsked() {
+		s.stop()
+		s.former = s.session
+	}
+}
+
+// again starts the process again: as the owner, unless another server is.
+func (s *server) again() {
+	s.shut()
+	s.phase = "start"
+	check, err := newServiceOf(s.configuration(), &port{s})
+	s.w.must(err)
+	check.dry = true
+	owner := false
+	if _, err := check.claim(context.Background(), nil); IsRefusal(err) {
+		owner = s.stand(1, true)
+	} else if !s.dead {
+		owner = s.start()
+	}
+	if owner {
+		s.create(1)
+		s.stop()
+	}
+}
+
+// stand is a process that follows the owner for some rounds, as OpenStandby and Standby.run do, and reports whether it
+// has taken over. With takesOver, --failover has passed at the end.
+func (s *server) stand(rounds int, takesOver bool) bool {
+	s.shut()
+	ctx := context.Background()
+	st := newStandby(s.configuration(), &port{s}, s.former)
+	defer func() {
+		if st.live != nil {
+			s.w.must(st.Close())
+		}
+	}()
+	for n := 0; n < rounds && !s.dead; n++ {
+		s.phase = "bring"
+		for range 3 {
+			if st.live == nil && !s.dead {
+				s.report(st.bring(ctx))
+			}
+		}
+		if st.live == nil {
+			return false
+		}
+		s.phase = "follow"
+		err := st.round(ctx)
+		s.report(err)
+		promote := false
+		if s.w.scenario.promote && takesOver {
+			command, errRequest := dbfile.RequestPromotion(s.db)
+			s.w.must(errRequest)
+			promote = st.wantsPromotion(ctx)
+			s.w.must(command.Close())
+		}
+		if err == nil && takesOver && !st.due(promote) && (n == rounds-1 || s.passes()) {
+			st.renewed, st.askedAt = time.Time{}, time.Time{}
+		}
+		if err == nil && st.due(promote) {
+			s.phase = "claim"
+			if s.caughtUp, err = st.takeOver(ctx); err == nil && !s.dead {
+				s.w.must(st.Close())
+				st.live = nil
+				return s.claimOwn()
+			}
+			s.caughtUp = ""
+			s.report(err)
+		}
+		if errors.Is(err, errRestore) {
+			s.w.must(st.Close())
+			st = newStandby(s.configuration(), &port{s}, "")
+		}
+	}
+	return false
+}
+
+func (s *server) report(err error) {
+	if err != nil {
+		s.w.trace = append(s.w.trace, fmt.Sprintf("%-4s %-6s fails: %v", s.name, s.phase, s.w.plain(err.Error())))
+	}
+}
+
+// pause lets another server go on.
+func (s *server) pause() {
+	if !s.dead {
+		_ = s.wait(&call{name: "pause", pause: true, do: func() (string, error) { return "", nil }})
+	}
+}
+
+// passes lets the explorer decide whether --failover passes for the server now.
+func (s *server) passes() bool {
+	if s.dead {
+		return false
+	}
+	c := &call{name: "--failover", choice: true, do: func() (string, error) { return "", nil }}
+	_ = s.wait(c)
+	return c.passed
+}
+
+// checkStore checks the store of a server that has become the owner: it has each acknowledged plant, and is what a
+// restore returns if the server was a standby.
+func (s *server) checkStore() {
+	w := s.w
+	if w.free || w.scenario.earlier {
+		return
+	}
+	have := w.plants(s.history)
+	for _, acked := range w.acked {
+		if !have[acked.plant] {
+			w.violated("%s is the owner, and its store lacks plant %s, which was acknowledged", s.name, acked.plant)
+		}
+	}
+	if s.caughtUp == "" {
+		return
+	}
+	reading := w.world(w.t, w.objects, w.dir)
+	reading.free = true
+	a := newArchive(&port{&server{w: reading}}, w.names, "")
+	c, err := a.contents(context.Background())
+	w.must(err)
+	if c.owner.Session != s.session {
+		return
+	}
+	p, err := c.planFor(Point{})
+	w.must(err)
+	if at := w.reach(a, p); at != (tip{s.commits, s.history}) {
+		w.violated("%s is the owner with commits up to %d, and a restore has those up to %d, or others", s.name, s.commits,
+			at.number)
+	}
+}
