@@ -92,6 +92,7 @@ const (
 	pollsPerTime = 10 // in each Config.Failover
 	promotePoll  = 200 * time.Millisecond
 	openRetry    = time.Second
+	openRetryMax = 15 * time.Second
 	attemptsMax  = 3 // then another standby gets the time to take over
 
 	reopenMax     = 5 * time.Second  // in which a command waits for a server that may be about to open the store
@@ -108,7 +109,7 @@ func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err 
 		return nil, err
 	}
 	s = newStandby(c, to, former)
-	for logged := ""; ; {
+	for wait, logged := openRetry, ""; ; wait = min(2*wait, openRetryMax) {
 		err := s.bring(ctx)
 		if err == nil && s.live != nil {
 			return s, nil
@@ -123,7 +124,7 @@ func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err 
 			c.Log.Warn("the standby has no store yet; trying again", "error", err)
 			logged = text
 		}
-		if err := dbfile.Pause(ctx, openRetry); err != nil {
+		if err := dbfile.Pause(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -157,6 +158,9 @@ func (s *Standby) Close() error {
 		s.cancel()
 	}
 	s.running.Wait()
+	if s.won == "" {
+		_ = s.record(s.timeline) // without it, a store that cannot follow is set aside
+	}
 	return s.live.Close()
 }
 
@@ -236,7 +240,7 @@ func (s *Standby) replace(ctx context.Context, c *contents, id string, have int6
 	if err != nil {
 		return err
 	}
-	if o.Newest && !o.Holder {
+	if o.Newest && !o.Holder && (have == o.Commits || have == o.Entry) { // no command has changed it since
 		return s.restore(ctx, true)
 	}
 	aside, err := backupfile.SetAside(ctx, s.path)

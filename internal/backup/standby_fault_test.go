@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
 )
 
 // standbyConfig returns the configuration of a standby of the server with the store at a path.
@@ -68,6 +71,36 @@ func TestStandbyWithoutFile(t *testing.T) {
 	r.must(err)
 	r.must(s.round(t.Context()))
 	r.must(s.Close())
+}
+
+// TestStandbyKeepsChanges opens a standby on a restored store that a command has changed since: the change is kept aside.
+func TestStandbyKeepsChanges(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	r.must(err)
+	r.create(1)
+	r.ship()
+	r.must(s.round(t.Context()))
+	r.must(s.Close())
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, MustExist: true})
+	r.must(err)
+	r.must(engine.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: audit.StoreRestore}))
+	r.must(engine.Close())
+	s, err = OpenStandby(t.Context(), r.standbyConfig(db), "")
+	r.must(err)
+	if got, want := s.Status().Commits, r.contents().lastOf(r.ownTimeline()); got != want {
+		t.Errorf("the store has %d commits, want %d", got, want)
+	}
+	r.must(s.Close())
+	if kept, _ := filepath.Glob(db + "-set-aside-*"); len(kept) != 1 {
+		t.Errorf("kept %v, want one file", kept)
+	}
 }
 
 // TestStandbyLeavesTime lets a take-over fail: the standby repeats it at once, but not without end.
