@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/backup"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
 )
 
 // With --standby or --failover, two machines share the destination of the backups, and a server changes its role without
@@ -147,7 +149,9 @@ func (v *instance) mayAccept() error {
 		return v.standby.Status()
 	}
 	if owner := v.owner.Load(); owner != nil {
-		return owner.MayAccept()
+		if err := owner.MayAccept(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrNotOwner, err)
+		}
 	}
 	return nil
 }

@@ -30,8 +30,10 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc {
 	return func(c *Call) error {
 		err := w.Ready()
-		if warnings == nil && errors.Is(err, store.ErrStandby) {
-			err = store.ErrStandby // the name of the other host is for the operator
+		for _, short := range []error{store.ErrStandby, store.ErrNotOwner} {
+			if warnings == nil && errors.Is(err, short) {
+				err = short // the name of the other host is for the operator
+			}
 		}
 		if err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}

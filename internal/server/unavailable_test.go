@@ -161,6 +161,15 @@ func TestStandby(t *testing.T) {
 	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), retryable(50304, behind.Error()))
 }
 
+// TestFencedInPublic shows no client which host has taken over.
+func TestFencedInPublic(t *testing.T) {
+	t.Parallel()
+	fenced := fmt.Errorf("%w: the server on plants1.example took over", store.ErrNotOwner)
+	h := start(t, func(s *setup) { s.mayAccept = func() error { return fenced } })
+	same(t, h.send(message("GET /healthz HTTP/1.1", "")), retryable(50304, store.ErrNotOwner.Error()))
+	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), retryable(50304, fenced.Error()))
+}
+
 func TestEngineBreaks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
