@@ -52,7 +52,7 @@ type harness struct {
 	deliveries map[int64]webhook.Status // what the server reports; set before a request
 
 	verifier *atomic.Pointer[oidc.Verifier] // to nil: no JWT is valid
-	follows  atomic.Pointer[backup.StandbyStatus]
+	follows  *atomic.Pointer[backup.StandbyStatus]
 }
 
 // mayAccept returns why the server accepts no changes: it is a standby if follows is set.
@@ -85,7 +85,7 @@ func startOn(
 	t testing.TB, file string, open func(prometheus.Registerer) (storetest.Engine, error), plants ...store.Create,
 ) *harness {
 	t.Helper()
-	h := &harness{t: t, verifier: new(atomic.Pointer[oidc.Verifier])}
+	h := &harness{t: t, verifier: new(atomic.Pointer[oidc.Verifier]), follows: new(atomic.Pointer[backup.StandbyStatus])}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	metrics := prometheus.NewRegistry()
 	var err error
