@@ -67,6 +67,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"auth-failures":   "7", "credential-rate": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "backup-lag": "7s",
 		"backup-sync": "true", "restore-missing": "true", "take-over": "0123456789abcdef",
+		"standby": "true", "failover": "7s",
 		"require-sync-standby": "true",
 		"audit-keep":           "7d",
 		"oidc-issuer":          "https://login.example", "oidc-audience": "https://plants.example",
@@ -83,7 +84,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca":   {"--tls-cert=cert.pem", "--tls-key=key.pem"},
 		"backup-sync": {"--backup-dir=copies"}, "restore-missing": {"--backup-dir=copies"},
-		"take-over": {"--backup-dir=copies"},
+		"take-over": {"--backup-dir=copies"}, "standby": {"--backup-dir=copies"}, "failover": {"--backup-dir=copies"},
 	}
 	for _, row := range new(config.Settings).AllSettings() {
 		name := row.Name
