@@ -29,7 +29,8 @@ func TestStandbySends(t *testing.T) {
 		secret, file := filepath.Join(dir, "webhook.secret"), filepath.Join(dir, "plantstore.yaml")
 		writeFileText(t, secret, "whsec_"+base64.StdEncoding.EncodeToString([]byte(keys[name]))+"\n")
 		settings[name] = fmt.Sprintf("backup-dir: %s\nfailover: 30s\nheartbeat-url: %s/%s\nwebhook-url: %s/events\n"+
-			"webhook-allow-private: true\nwebhook-secret-file: %s\n%s", copies, other.URL, name, receiver.URL, secret, more)
+			"webhook-allow-private: true\nwebhook-secret-file: %s\n%s",
+			copies, other.URL, name, receiver.URL, secret, more)
 		writeFileText(t, file, settings[name])
 		return &reloadedServer{testServer: startServer(t, filepath.Join(dir, "a.db"), "--config", file), file: file}
 	}

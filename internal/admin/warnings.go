@@ -206,9 +206,9 @@ var conditions = []condition{
 	{
 		"standby-behind", Notable, func(o *observed) string {
 			s, _ := errors.AsType[backup.StandbyStatus](o.unready)
-			text := textIf(s.Fault != nil, ": %v", s.Fault)
-			return textIf(o.Follower && s.Behind() > behindMax, "This standby lacks what the server on %s has stored since %s%s.",
-				s.Host, o.clock(s.Current), text)
+			fault := textIf(s.Fault != nil, ": %v", s.Fault)
+			return textIf(o.Follower && s.Behind() > behindMax,
+				"This standby lacks what the server on %s has stored since %s%s.", s.Host, o.clock(s.Current), fault)
 		},
 		"Check the destination of the backups, and the network between.", "/settings#standby", nil,
 	},
