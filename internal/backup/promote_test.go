@@ -27,6 +27,8 @@ func TestPromoteBetweenRoles(t *testing.T) {
 		serve, err := dbfile.LockServe(t.Context(), db)
 		must(err)
 		defer serve.Close()
+		must(dbfile.Pause(t.Context(), promotePoll))
+		synctest.Wait() // the server restores the store
 		move, err := dbfile.LockMove(db, true)
 		must(err)
 		defer move.Close()

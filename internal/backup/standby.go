@@ -95,7 +95,7 @@ const (
 	openRetryMax = 15 * time.Second
 	attemptsMax  = 3 // then another standby gets the time to take over
 
-	reopenMax     = 5 * time.Second  // in which a command waits for a server that may be about to open the store
+	reopenMax     = 5 * time.Second  // in which a command waits for a server that may be about to become a standby
 	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
 )
 
@@ -517,15 +517,16 @@ func (s *Standby) record(timeline string) error {
 // with ctx.
 func Promote(ctx context.Context, db string) error {
 	path := dbfile.RealPath(db)
+	begun := time.Now()
 	f, err := dbfile.RequestPromotion(path)
-	for begun := time.Now(); errors.Is(err, dbfile.ErrNotServed) && time.Since(begun) < reopenMax; {
+	for err != nil {
+		if _, missing := errors.AsType[dbfile.NoStandbyError](err); !missing || time.Since(begun) >= reopenMax {
+			return err
+		}
 		if err := dbfile.Pause(ctx, promotePoll); err != nil {
 			return err
 		}
 		f, err = dbfile.RequestPromotion(path)
-	}
-	if err != nil {
-		return err
 	}
 	defer f.Close()
 	for idle := time.Now(); ; {

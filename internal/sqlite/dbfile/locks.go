@@ -108,19 +108,21 @@ func LockMove(path string, move bool) (*os.File, error) {
 	return nil, cmp.Or(err, taken)
 }
 
-// ErrNotServed means that no server runs on a store. A server that changes its role does not do so for a moment, or
+// NoStandbyError means that no standby serves a store. A server that becomes a standby does not do so for a moment, or
 // until it has restored the store.
-var ErrNotServed = errors.New("start it with --standby")
+type NoStandbyError string
+
+func (e NoStandbyError) Error() string { return string(e) }
 
 // RequestPromotion asks the standby that serves a store to take over from the owner. The request ends when the file is
-// closed. The error wraps ErrNotServed if no server runs.
+// closed. The error is a NoStandbyError if there is none.
 func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
-		return nil, fmt.Errorf("no server of %s runs: %w", path, ErrNotServed)
+		return nil, NoStandbyError("no server of " + path + " runs: start it with --standby")
 	}
 	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
 		_ = shared.Close()
-		return nil, fmt.Errorf("the server of %s is no standby", path)
+		return nil, NoStandbyError("the server of " + path + " is no standby")
 	}
 	f, err := openLock(path, promoteSuffix)
 	if err != nil {
