@@ -455,7 +455,7 @@ func TestNoCoreDump(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "admin.token"), []byte(auth.Mint()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := shell("plantstore token create a --expires 1d --server-token admin.token --server http://" +
+	command := shell("plantstore token create a --expires 1d --server-token admin.token --server http://"+
 		remote.Addr().String(), "GOTRACEBACK=crash")
 	conn, err := remote.Accept() // the command has the token, and waits for a response
 	if err != nil {
