@@ -803,6 +803,13 @@ func (h *hooked) put(ctx context.Context, name string, content []byte) error {
 	return h.destination.put(ctx, name, content)
 }
 
+func (h *hooked) putOnce(ctx context.Context, name string, content []byte) error {
+	if h.beforePut != nil {
+		h.beforePut(name)
+	}
+	return h.destination.putOnce(ctx, name, content)
+}
+
 func (h *hooked) list(ctx context.Context, prefix string) ([]file, error) {
 	files, err := h.destination.list(ctx, prefix)
 	if h.before != nil && strings.HasSuffix(prefix, ".") {

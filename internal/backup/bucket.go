@@ -116,6 +116,10 @@ func (b *bucket) put(ctx context.Context, name string, content []byte) error {
 	return b.Put(ctx, b.key(name), content)
 }
 
+func (b *bucket) putOnce(ctx context.Context, name string, content []byte) error {
+	return b.PutOnce(ctx, b.key(name), content)
+}
+
 func (b *bucket) delete(ctx context.Context, names ...string) error {
 	keys := make([]string, len(names))
 	for i, name := range names {

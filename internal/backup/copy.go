@@ -219,7 +219,7 @@ func (c *copier) ship(ctx context.Context) error {
 		err = c.shipSegment(ctx)
 	}
 	if err == nil && c.unowned { // before anything is acknowledged because of the segments
-		err = c.service.checkOwner(ctx)
+		err = c.service.checkOwner(ctx, c.timeline)
 		c.unowned = err != nil
 	}
 	if err != nil {

@@ -38,6 +38,9 @@ type destination interface {
 	// put stores a file, which appears complete. It replaces a file with the same name.
 	put(ctx context.Context, name string, content []byte) error
 
+	// putOnce is put, but a file that it has stored is not stored once more later, in the place of another one.
+	putOnce(ctx context.Context, name string, content []byte) error
+
 	// delete removes files. A missing one is not an error.
 	delete(ctx context.Context, names ...string) error
 

@@ -68,6 +68,10 @@ func (d *directory) put(_ context.Context, name string, content []byte) error {
 	return safefile.Write(d.location(name), content, true)
 }
 
+func (d *directory) putOnce(ctx context.Context, name string, content []byte) error {
+	return d.put(ctx, name, content)
+}
+
 func (d *directory) delete(_ context.Context, names ...string) error {
 	for _, name := range names {
 		if err := d.removeFile(d.location(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -162,6 +162,7 @@ const (
 
 	segmentSkipped = "a standby does not repeat the last segment after the owner is stored"
 	renewsOwner    = "the owner stores its session again to show that it lives"
+	ownerRepeated  = "a request that stores the owner is sent again"
 )
 
 // TestInterleavingsFindFaults shows that the explorer finds faults of the protocol.
@@ -174,6 +175,7 @@ func TestInterleavingsFindFaults(t *testing.T) {
 		{ownerUnread, "take-over"}, {ownerReadEarly, "take-over"}, {beginUnread, "restart"}, {listedEarly, "take-over"},
 		{divergedUnseen, "both"}, {mergedUnread, "merge"},
 		{ownerUnread, "standby"}, {listedEarly, "standby"}, {segmentSkipped, "standby"}, {renewsOwner, "standby"},
+		{ownerRepeated, "late"},
 	} {
 		control := seeded.control
 		t.Run(seeded.scenario+"/"+control, func(t *testing.T) {
@@ -181,8 +183,11 @@ func TestInterleavingsFindFaults(t *testing.T) {
 			all := append(scenarios(), standbyScenarios()...)
 			i := slices.IndexFunc(all, func(s scenario) bool { return s.name == seeded.scenario })
 			e := explorer{scenario: all[i], control: control, bounds: bounds{preemptions: 2, coarse: true}}
-			if control == mergedUnread {
+			switch control {
+			case mergedUnread:
 				e.bounds = bounds{faults: 1}
+			case ownerRepeated:
+				e.bounds = bounds{faults: 1, coarse: true, late: ownerEnd}
 			}
 			v := e.explore(t)
 			if v == "" {
@@ -495,7 +500,10 @@ func (w *world) options() (all []option) {
 		}
 		if w.bounds.late != "" {
 			if s.pending.put != nil && strings.HasSuffix(s.pending.put.name, w.bounds.late) {
-				all = append(all, option{s, delayed}, option{s, abandoned}, option{s, repeated})
+				all = append(all, option{s, delayed}, option{s, abandoned})
+				if !s.pending.once || w.control == ownerRepeated {
+					all = append(all, option{s, repeated})
+				}
 			}
 			continue
 		}

@@ -69,6 +69,7 @@ type call struct {
 	name    string
 	changes bool
 	put     *late // nil: it is not a put
+	once    bool  // the put is not repeated
 	pause   bool  // the switch to another server is no preemption
 	choice  bool  // whether time passes
 	passed  bool
@@ -359,6 +360,14 @@ func (p *port) open(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 func (p *port) put(_ context.Context, name string, content []byte) error {
+	return p.store(name, content, false)
+}
+
+func (p *port) putOnce(_ context.Context, name string, content []byte) error {
+	return p.store(name, content, true)
+}
+
+func (p *port) store(name string, content []byte, once bool) error {
 	content = slices.Clone(content)
 	if o := p.w.objects[p.w.names.ownerName()]; o != nil {
 		p.ownerSeen = o.content
@@ -369,7 +378,7 @@ func (p *port) put(_ context.Context, name string, content []byte) error {
 			p.w.alias[id] = fmt.Sprintf("%s.%d", p.server.name, p.ids)
 		}
 	}
-	c := &call{name: "put " + name, changes: true, put: &late{name, content}, do: func() (string, error) {
+	c := &call{name: "put " + name, changes: true, put: &late{name, content}, once: once, do: func() (string, error) {
 		p.w.objects[name] = &object{content}
 		p.controlPut(name, content)
 		return text(content), nil

@@ -110,9 +110,9 @@ func (s *Service) renewOnce(ctx context.Context, n int64) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.config.Failover)
 	defer cancel()
-	_, err := s.ensureOwner(ctx, false)
+	o, err := s.ensureOwner(ctx, false)
 	if err == nil {
-		err = s.checkOwner(ctx)
+		err = s.checkOwner(ctx, o.ID)
 	}
 	if err == nil {
 		err = putObject(ctx, s.to, s.names.renewalName(), renewal{Session: s.session, Number: n})

@@ -116,7 +116,7 @@ func (s *Service) mergeOld(ctx context.Context, now time.Time) error {
 	if !known {
 		return nil
 	}
-	if err := s.checkOwner(ctx); err != nil {
+	if err := s.checkOwner(ctx, s.ownTimeline()); err != nil {
 		return err
 	}
 	c, err := s.contents(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ import (
 //   - A server that starts stores an object with its session first, and lists the segments after that.
 //   - A server that has stored a segment reads the owner again before it acknowledges anything because of it.
 //
-// If the old server still reads its own session, its segment was stored before the new one has listed them, and the new
+// If the old server still reads its own object, its segment was stored before the new one has listed them, and the new
 // one follows it. Else the old server is fenced: it acknowledges nothing more, and ends.
 //
 // Each session has a timeline of its own, also after a restart: what a fenced server stores, even one with a copy of
@@ -30,6 +31,10 @@ import (
 // start at the same time, one goes on only if no other has stored its session meanwhile, and each later one lists what
 // it acknowledges. A timeline with commits that the owner's does not know is an error for each server and each reader,
 // so that nothing is left out in silence.
+//
+// A request may take effect long after its sender has given it up, and so undo a later claim. Therefore each request
+// that stores the owner has another timeline, and is sent once. A server is the owner only while it reads the timeline
+// of the one that has succeeded.
 
 // FencedError is the error of a server that may not add commits to the destination, because another one took over.
 type FencedError struct {
@@ -176,7 +181,7 @@ func (s *Service) begin(ctx context.Context, o *ownership) error {
 	if err := putObject(ctx, s.to, s.names.timelineName(o.ID), o.timeline); err != nil {
 		return fmt.Errorf("begin a timeline: %w", err)
 	}
-	if err := s.checkOwner(ctx); err != nil { // a server that has started since may not have listed it
+	if err := s.checkOwner(ctx, o.ID); err != nil { // a server that has started since may not have listed it
 		return err
 	}
 	o.begun = true
@@ -214,7 +219,7 @@ func (s *Service) ensureBegun(ctx context.Context, id string) error {
 // taken over since.
 func (s *Service) stillOwner(ctx context.Context) (o ownership, err error) {
 	if o, err = s.ensureOwner(ctx, true); err == nil {
-		err = s.checkOwner(ctx)
+		err = s.checkOwner(ctx, o.ID)
 	}
 	return o, err
 }
@@ -321,49 +326,69 @@ func (s *Service) owned(reason, takeOver string) error {
 	return &OwnedError{s.to.location(""), reason, takeOver}
 }
 
-// putOwner stores this session as the owner of a timeline that will follow the current one, and returns what the
-// destination has after that.
-func (s *Service) putOwner(ctx context.Context, id, current string) (*contents, error) {
-	o := owner{
-		Session: s.session, Timeline: id, After: current, Store: s.archive.store, Since: time.Now().UTC(), Host: s.host,
-		Failover: s.config.Failover,
+const (
+	ownerPuts  = 3
+	ownerRetry = 200 * time.Millisecond
+)
+
+// putOwner stores this session as the owner of a new timeline that will follow the current one. It returns that
+// timeline, and what the destination has after that.
+func (s *Service) putOwner(ctx context.Context, current string) (id string, c *contents, err error) {
+	for n := 1; ; n++ {
+		id = newID() // a request that failed may still take effect
+		o := owner{
+			Session: s.session, Timeline: id, After: current, Store: s.archive.store, Since: time.Now().UTC(), Host: s.host,
+			Failover: s.config.Failover,
+		}
+		text, err := json.Marshal(o)
+		if err == nil {
+			err = s.to.putOnce(ctx, s.names.ownerName(), append(text, '\n'))
+		}
+		if err == nil {
+			break
+		}
+		if n == ownerPuts || dbfile.Pause(ctx, ownerRetry) != nil {
+			return "", nil, fmt.Errorf("store the owner: %w", err)
+		}
 	}
-	if err := putObject(ctx, s.to, s.names.ownerName(), o); err != nil {
-		return nil, fmt.Errorf("store the owner: %w", err)
+	if c, err = s.contents(ctx); err != nil {
+		return "", nil, err
 	}
-	c, err := s.contents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if c.owner.Session != s.session {
-		return nil, s.fenced(c.owner)
+	switch {
+	case c.owner.Session != s.session:
+		return "", nil, s.fenced(c.owner)
+	case c.owner.Timeline != id:
+		return "", nil, errNoOwner
 	}
 	taken := func(id string) bool { return slices.Contains(s.config.TakeOver, id) }
 	if diverged := slices.DeleteFunc(c.diverged(current), taken); len(diverged) > 0 {
-		return nil, s.conflict(current, diverged)
+		return "", nil, s.conflict(current, diverged)
 	}
-	return c, nil
+	return id, c, nil
 }
 
-// checkOwner returns a FencedError if another session owns the destination.
-func (s *Service) checkOwner(ctx context.Context) error {
+// checkOwner returns a FencedError if another session owns the destination, and errNoOwner if this one has to claim it
+// again, or has done so and the owner of the timeline id is out of date.
+func (s *Service) checkOwner(ctx context.Context, id string) error {
 	o, err := s.archive.readOwner(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if o.Session == "" { // somebody has removed it, such as a rule for old objects
-		s.mu.Lock()
-		s.own, s.former = nil, cmp.Or(s.own, s.former)
-		s.mu.Unlock()
-		return errNoOwner
-	}
-	if o.Session != s.session {
+	case o.Session != "" && o.Session != s.session:
 		return s.note(s.fenced(o))
+	case o.Timeline == id:
+		return nil
 	}
-	return nil
+	// Somebody has removed it, such as a rule for old objects, or a request that had failed has taken effect.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own != nil && s.own.ID == id {
+		s.own, s.former = nil, s.own
+	}
+	return errNoOwner
 }
 
-var errNoOwner = errors.New("the object with the owner is missing")
+var errNoOwner = errors.New("the object with the owner is missing, or is an older one of this server")
 
 func (s *Service) fenced(o owner) error {
 	return &FencedError{s.to.location(""), o.Host, o.Since}

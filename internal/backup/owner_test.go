@@ -366,7 +366,7 @@ func TestOwnerOutOfReach(t *testing.T) {
 	old.ship()
 	restored, mounted := old.wantRestored(time.Time{}, 1), old.to+".mounted"
 	old.must(os.Rename(old.to, mounted))
-	if err := old.checkOwner(t.Context()); !errors.Is(err, errNoOwner) {
+	if err := old.checkOwner(t.Context(), old.ownTimeline()); !errors.Is(err, errNoOwner) {
 		t.Errorf("without the directory: %v", err)
 	}
 	old.must(os.Rename(mounted, old.to))

@@ -161,7 +161,7 @@ func newServiceOf(c Config, to destination) (*Service, error) {
 	sum := sha256.Sum256([]byte(db)) // servers of several stores may share c.Scratch
 	s := &Service{
 		config: c, to: to, names: seriesOf(c.DB), path: dbfile.RealPath(c.DB),
-		session: cmp.Or(c.CaughtUp, newID()), host: hostname(),
+		session: newID(), host: hostname(),
 		claiming: make(chan struct{}, 1), fencing: make(chan struct{}), requested: make(chan struct{}),
 		archive: newArchive(to, seriesOf(c.DB), store),
 		scratch: filepath.Join(c.Scratch, fmt.Sprintf(".plantstore-scratch-%x", sum[:8])),

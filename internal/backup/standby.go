@@ -26,7 +26,7 @@ import (
 //     restored. One with commits that the line lacks, such as those of an owner that was fenced, is set aside first.
 //   - round: it repeats the commits after its last one in order, and checks the history of each.
 //   - takeOver: it stores its session as the owner, repeats what is left, and tells the caller. The caller opens the
-//     store and claims the destination by that session, as after CatchUp. Of several standbys that do so at the same
+//     store and claims the destination by that, as after CatchUp. Of several standbys that do so at the same
 //     time, the rule in owner.go lets one go on; the others follow it.
 
 // Standby is the store of a server that follows the owner of a destination.
@@ -43,7 +43,7 @@ type Standby struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	ended   chan struct{}
-	won     string // session by which this server has taken over
+	won     string // timeline by which this server has taken over
 
 	// Used by the goroutine of run.
 	timeline string // has the last commit
@@ -148,7 +148,7 @@ func (s *Standby) Start() {
 // Ended returns a channel that is closed when this server has taken over, or cannot go on. Result then tells which.
 func (s *Standby) Ended() <-chan struct{} { return s.ended }
 
-// Result returns the session by which this server has taken over, for Config.CaughtUp. It is empty if the store has to
+// Result returns the timeline by which this server has taken over, for Config.CaughtUp. It is empty if the store has to
 // be opened by OpenStandby again.
 func (s *Standby) Result() string { return s.won }
 
@@ -458,7 +458,7 @@ func (s *Standby) due(promote bool) bool {
 }
 
 // takeOver makes a new session of this server the owner, and repeats what the destination has by then.
-func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
+func (s *Standby) takeOver(ctx context.Context) (id string, err error) {
 	s.service.session = newID() // a request of an earlier attempt may be on its way
 	c, err := s.service.contents(ctx)
 	if err != nil {
@@ -478,7 +478,7 @@ func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
 		"released", s.last.Released, "unseen_us", time.Since(s.renewed).Microseconds())
 	s.claimed = s.service.session
 	s.attempts++
-	if c, err = s.service.putOwner(ctx, newID(), current); err != nil {
+	if id, c, err = s.service.putOwner(ctx, current); err != nil {
 		return "", err
 	}
 	err = retryMissing(func() error {
@@ -501,7 +501,7 @@ func (s *Standby) takeOver(ctx context.Context) (session string, err error) {
 	if err == nil {
 		err = s.record(current)
 	}
-	return s.service.session, err
+	return id, err
 }
 
 // record stores beside the store which commit of a timeline is its last one.

@@ -30,8 +30,7 @@ import (
 func (s *Service) follow(
 	ctx context.Context, c *contents, current string, origin dbfile.Origin,
 ) (o ownership, err error) {
-	id := newID()
-	_, errNext := s.nextTimeline(ctx, c, id, current, origin) // before the old owner is fenced
+	_, errNext := s.nextTimeline(ctx, c, "", current, origin) // before the old owner is fenced
 	if err := s.mayTakeOver(c, current, origin); err != nil {
 		refusal, refused := errors.AsType[*OwnedError](err)
 		if reason, ok := errors.AsType[*OwnedError](errNext); refused && ok && !origin.Newest { // --take-over would not help
@@ -45,7 +44,8 @@ func (s *Service) follow(
 	if errNext != nil {
 		return o, errNext
 	}
-	if c, err = s.putOwner(ctx, id, current); err != nil {
+	id, c, err := s.putOwner(ctx, current)
+	if err != nil {
 		return o, err
 	}
 	if o, err = s.nextTimeline(ctx, c, id, current, origin); err != nil {
@@ -83,9 +83,8 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 	}
 	missing := s.config.RestoreMissing && origin.Newest
 	begun := c.timelines[current]
-	unused := begun.ID != "" && !c.isUsed(current)                      // such as after a start that was killed
-	caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // it has asked then
-	if may(current) || missing || caughtUp || unused && (begun.From == "" || may(begun.From)) ||
+	unused := begun.ID != "" && !c.isUsed(current) // such as after a start that was killed
+	if may(current) || missing || s.hasCaughtUp(c, "") || unused && (begun.From == "" || may(begun.From)) ||
 		c.owner.After == current && may(c.owner.Timeline) { // which has not begun
 		return nil
 	}
@@ -96,6 +95,13 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 	}
 	return s.owned(fmt.Sprintf("belongs to the server on %s since %s, whose last commit there is %d",
 		cmp.Or(by.Host, "an unknown host"), by.Since.UTC().Format(time.RFC3339), last), current)
+}
+
+// hasCaughtUp reports whether this server is the owner since its store has caught up, or with the timeline id since
+// then: nobody has acknowledged anything that the store lacks.
+func (s *Service) hasCaughtUp(c *contents, id string) bool {
+	o := c.owner.Timeline
+	return s.config.CaughtUp != "" && o != "" && (o == s.config.CaughtUp || o == id)
 }
 
 func containsAll(all, wanted []string) bool {
@@ -154,8 +160,8 @@ func (s *Service) nextTimeline(
 		o.Commits = commits
 	default:
 		o.From, o.Commits, o.Earlier = origin.Timeline, origin.Commits, !origin.Newest
-		caughtUp := s.config.CaughtUp != "" && c.owner.Session == s.session // nothing newer is acknowledged
-		if origin.Newest && !caughtUp && (origin.Timeline != current && c.hasCommits(current) || last > origin.Commits) {
+		newer := origin.Timeline != current && c.hasCommits(current) || last > origin.Commits
+		if origin.Newest && newer && !s.hasCaughtUp(c, id) {
 			return o, s.owned(fmt.Sprintf(
 				"has commits up to %d, and this store was restored when %d was the last one, and changed since; restore it again",
 				last, origin.Commits), "")
@@ -193,9 +199,9 @@ func (s *Service) differs(ctx context.Context, last int64, history string, isOwn
 // take over from one that went on: what that one acknowledged since is part of it then. r is the zero value if it
 // restores nothing. No process may have the store open.
 //
-// It first makes a session the owner, which it returns: nothing that the old server stores after that is acknowledged.
-// The session is empty if there was no need to catch up.
-func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err error) {
+// It first makes this server the owner with a timeline, which it returns: nothing that the old server stores after that
+// is acknowledged. The timeline is empty if there was no need to catch up.
+func CatchUp(ctx context.Context, c Config) (id string, r Recovered, err error) {
 	origin, err := dbfile.ReadOrigin(dbfile.RealPath(c.DB))
 	if err != nil || origin.Holder || !origin.Newest {
 		return "", r, err
@@ -207,7 +213,7 @@ func CatchUp(ctx context.Context, c Config) (session string, r Recovered, err er
 	return s.catchUp(ctx, origin)
 }
 
-func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (session string, r Recovered, err error) {
+func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (id string, r Recovered, err error) {
 	commits, _, err := backupfile.HistoryAt(ctx, s.path, origin.Commits)
 	if err != nil || commits != origin.Commits && commits != origin.Entry {
 		return "", r, err
@@ -223,18 +229,18 @@ func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (session st
 	if err != nil || current == "" {
 		return "", r, err
 	}
-	if all, err = s.putOwner(ctx, newID(), current); err != nil {
+	if id, all, err = s.putOwner(ctx, current); err != nil {
 		return "", r, err
 	}
 	if last, _ := all.end(current); origin.Timeline == current && last == origin.Commits {
-		return s.session, r, nil
+		return id, r, nil
 	}
 	if r, err = s.archive.Restore(ctx, s.config.DB, Point{}, true, nil); err != nil {
 		return "", r, err
 	}
 	s.config.Log.Info("restored what the old owner of the backups has stored since the restore of this store",
 		"plants", r.Plants, "commits", r.Commits, "at", r.At)
-	return s.session, r, nil
+	return id, r, nil
 }
 
 // RecordedRestore remembers that the last commit of a store is the entry about its restore in the audit log, so that

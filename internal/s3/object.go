@@ -23,6 +23,13 @@ func (b *Bucket) Put(ctx context.Context, key string, content []byte) error {
 	return err
 }
 
+// PutOnce is Put, but never sends the request again. So an object that it has stored is not stored once more later, in
+// the place of another one. After an error, it may be stored at any later time.
+func (b *Bucket) PutOnce(ctx context.Context, key string, content []byte) error {
+	_, err := b.call(ctx, request{method: http.MethodPut, key: key, content: content, once: true}, nil)
+	return err
+}
+
 // Get opens an object for reading. The reader requests parts of up to 8 MiB of the same object, each as often as any
 // request. The caller closes the reader.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {

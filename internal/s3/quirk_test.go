@@ -66,6 +66,11 @@ func TestQuirks(t *testing.T) {
 			list, inTurn(respond(503, slowDown), respond(503, slowDown), objects("", "p@1/a+b", "p@1/c")), "",
 		},
 		"busy": {put, respond(503, slowDown), "returned SlowDown (503): Reduce your request rate"},
+		"busy for a moment, for a request that is sent once": {
+			func(t *testing.T, b *Bucket) error { t.Helper(); return b.PutOnce(t.Context(), "p-1", []byte("text")) },
+			inTurn(respond(503, slowDown), func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Etag", `"1"`) }),
+			"returned SlowDown (503): Reduce your request rate",
+		},
 		"another region": {
 			get, respond(301, fmt.Sprintf(moved, "PermanentRedirect")),
 			"returned PermanentRedirect (301): Use another region; check the region and the endpoint",

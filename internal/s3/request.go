@@ -32,6 +32,7 @@ type request struct {
 	query   url.Values
 	header  http.Header
 	content []byte
+	once    bool // it is not sent again
 }
 
 type responseError struct {
@@ -80,7 +81,7 @@ func (b *Bucket) send(ctx context.Context, r request) (header http.Header, conte
 	delay := 200 * time.Millisecond
 	for attempt := 1; ; attempt++ {
 		header, content, err = b.attempt(ctx, r)
-		if err == nil || attempt == attemptsMax || !isTemporary(err) {
+		if err == nil || r.once || attempt == attemptsMax || !isTemporary(err) {
 			return header, content, b.fault(ctx, r.key, err)
 		}
 		jitter := delay/2 + rand.N(delay/2+1) //nolint:gosec // no secret

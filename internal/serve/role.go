@@ -31,7 +31,7 @@ import (
 // role is how a server starts, as the one before has left it. The zero value is the start of a process.
 type role struct {
 	follow   bool                        // be a standby
-	caughtUp string                      // session of backup.CatchUp or of a standby that has taken over
+	caughtUp string                      // timeline of backup.CatchUp or of a standby that has taken over
 	former   string                      // session by which this process was the owner, and which it has released
 	sockets  map[string]*net.TCPListener // nil: none are open
 
