@@ -17,17 +17,17 @@ import (
 
 // result is what a cluster has shown.
 type result struct {
-	clusters, rounds, failovers int
-	plants                      int // that were acknowledged
-	lost                        int // of these, in no store
-	aside, inTimelines          int // of these, only in stores that were set aside; only in other timelines
-	created                     int // created again after their acknowledgement
-	late                        int // acknowledgements of requests that were sent while the other server was ready
-	setAside                    int // stores
-	overlaps                    int // times in which both servers were ready
-	longest                     time.Duration
-	exits                       int // of servers by themselves
-	kills, stops, promotions    []time.Duration
+	clusters, rounds, failovers      int
+	plants                           int // that were acknowledged
+	lost                             int // of these, in no store
+	aside, inTimelines               int // of these, only in stores that were set aside; only in other timelines
+	created                          int // created again after their acknowledgement
+	late                             int // acknowledgements of requests that were sent while the other server was ready
+	setAside                         int // stores
+	overlaps                         int // times in which both servers were ready
+	longest                          time.Duration
+	exits                            int // of servers by themselves
+	kills, firsts, stops, promotions []time.Duration
 }
 
 func (r *result) add(o result) {
@@ -45,6 +45,7 @@ func (r *result) add(o result) {
 	r.longest = max(r.longest, o.longest)
 	r.exits += o.exits
 	r.kills = append(r.kills, o.kills...)
+	r.firsts = append(r.firsts, o.firsts...)
 	r.stops = append(r.stops, o.stops...)
 	r.promotions = append(r.promotions, o.promotions...)
 }
@@ -60,7 +61,12 @@ func (r *result) log(t *testing.T, s setup) {
 	for _, one := range []struct {
 		name  string
 		times []time.Duration
-	}{{"kill to ready", r.kills}, {"stop to ready", r.stops}, {"promote", r.promotions}} {
+	}{
+		{"kill to ready", r.kills},
+		{"kill to an acknowledgement", r.firsts},
+		{"stop to ready", r.stops},
+		{"promote", r.promotions},
+	} {
 		if len(one.times) > 0 {
 			t.Logf("%s: p50 %v, p99 %v of %d", one.name, quantile(one.times, 0.5), quantile(one.times, 0.99), len(one.times))
 		}

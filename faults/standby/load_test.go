@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type ledger struct {
 
 // acknowledgement is a response with 200.
 type acknowledgement struct {
-	machine int
-	sent    time.Time
+	machine        int
+	sent, received time.Time
 }
 
 func nameOf(id int64) string { return fmt.Sprintf("Plant %d", id) }
@@ -71,6 +72,21 @@ func (l *ledger) acknowledgements(machine int) (n int) {
 	return n
 }
 
+// firstAfter returns the time of the first acknowledgement of a machine after a time; zero: there is none.
+func (l *ledger) firstAfter(machine int, at time.Time) (first time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range slices.Backward(l.all) {
+		switch {
+		case a.received.Before(at):
+			return first
+		case a.machine == machine:
+			first = a.received
+		}
+	}
+	return first
+}
+
 // next returns the id of a plant to send: mostly a new one.
 func (l *ledger) next(random *rand.Rand) int64 {
 	l.mu.Lock()
@@ -88,11 +104,12 @@ func (l *ledger) next(random *rand.Rand) int64 {
 func (l *ledger) stored(machine int, id int64, sent time.Time, replayed, sync bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	before, isKnown := l.acks[id]
 	if !isKnown {
-		l.acks[id] = time.Now()
+		l.acks[id] = now
 	}
-	l.all = append(l.all, acknowledgement{machine, sent})
+	l.all = append(l.all, acknowledgement{machine, sent, now})
 	if replayed || !isKnown || !before.Before(sent) {
 		return
 	}

@@ -75,11 +75,17 @@ func (c *cluster) cutFor(all ...*machine) {
 	}
 }
 
-// killOwner measures the time from a kill until the standby is ready.
+// killOwner measures the times from a kill until the standby is ready, and until it has acknowledged a plant.
 func killOwner(c *cluster, owner, standby *machine) {
 	at := time.Now()
 	owner.kill()
 	c.kills = append(c.kills, c.awaitReady(standby, at).Sub(at))
+	var first time.Time
+	c.within("the standby acknowledges a plant", func() bool {
+		first = c.firstAfter(standby.number, at)
+		return !first.IsZero()
+	})
+	c.firsts = append(c.firsts, first.Sub(at))
 	c.pause(time.Second)
 }
 

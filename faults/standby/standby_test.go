@@ -38,7 +38,7 @@ func TestFailover(t *testing.T) {
 	}
 	rounds, failovers := roundsOfCluster, 75
 	if !*long {
-		setups, rounds, failovers = setups[:2], 4, 0
+		setups, rounds, failovers = setups[:2], 3, 0
 	}
 	for _, s := range setups {
 		t.Run(s.String(), func(t *testing.T) {
