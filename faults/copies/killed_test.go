@@ -21,7 +21,7 @@ var failpoints = []rig.Weakness{
 	rig.Killer("internal/backup"), rig.Killer("internal/safefile"), rig.Killer("internal/sqlite"),
 	at("record", "internal/sqlite/journal.go", "\tt.history = t.history.After(&c)\n"),
 	at("trim", "internal/sqlite/journal.go", "\tr.trimmed = to\n"),
-	at("before the owner", "internal/backup/owner.go", "\tif err := putObject(ctx, s.to, s.names.ownerName(), o)"),
+	at("before the owner", "internal/backup/owner.go", "\t\t\terr = s.to.putOnce(ctx, s.names.ownerName(),"),
 	at("before a timeline", "internal/backup/owner.go",
 		"\tif err := putObject(ctx, s.to, s.names.timelineName(o.ID), o.timeline)"),
 	at("before the origin", "internal/backup/owner.go", "\treturn s.hold(o.ID)\n"),

@@ -13,8 +13,8 @@ var (
 	// A standby that takes over repeats what the destination had before its claim.
 	listsTooEarly = rig.Weakness{
 		File: "internal/backup/standby.go",
-		Old:  "\tif c, err = s.service.putOwner(ctx, newID(), current); err != nil {\n",
-		New:  "\tif _, err = s.service.putOwner(ctx, newID(), current); err != nil {\n",
+		Old:  "\tif id, c, err = s.service.putOwner(ctx, current); err != nil {\n",
+		New:  "\tif id, _, err = s.service.putOwner(ctx, current); err != nil {\n",
 	}
 	// A standby leaves out the newest segment. Its check, which would restore the store, is switched off too.
 	skipsLast = rig.Weakness{
