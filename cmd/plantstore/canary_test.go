@@ -402,8 +402,8 @@ func TestSettingsStaySecret(t *testing.T) {
 }
 
 // TestNoCoreDump crashes a server and a command with a token where the system writes core dumps. The system writes
-// none, and only root can read the environment of the server, which may have a password. The server ends by a signal, so
-// that systemd starts it again: the Go runtime would exit with 2, as after a wrong setting.
+// none, and only root can read the environment of the server, which may have a password. The server ends by a signal,
+// so that systemd starts it again: the Go runtime would exit with 2, as after a wrong setting.
 func TestNoCoreDump(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

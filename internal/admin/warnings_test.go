@@ -432,8 +432,8 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestStandby shows that a standby has no warnings, such as about plants that it refuses, until it cannot follow for half
-// a minute; and that an owner without a renewal has a critical one.
+// TestStandby shows that a standby has no warnings, such as about plants that it refuses, until it cannot follow for
+// half a minute; and that an owner without a renewal has a critical one.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -473,7 +473,8 @@ func TestStandby(t *testing.T) {
 		}
 		_, err = service.Backups(t.Context(), admin.ListQuery{Limit: 1})
 		refused, _ := errors.AsType[*plant.Error](err)
-		const text = "there are no backups here because this server is a standby; make changes at the server that accepts plants"
+		const text = "there are no backups here because this server is a standby; " +
+			"make changes at the server that accepts plants"
 		if refused == nil || refused.Code != plant.CodeStoreUnavailable || refused.Message != text {
 			t.Errorf("got %v, want %s", refused, text)
 		}

@@ -95,14 +95,13 @@ func (a *Archive) contentsWith(ctx context.Context, bases []Backup) (*contents, 
 			return nil, err
 		}
 		gaps := c.gaps()
-		if len(gaps) > 0 && !slices.Equal(gaps, known) {
-			known = gaps
-			continue
+		same := len(gaps) == 0 || slices.Equal(gaps, known)
+		if known = gaps; same {
+			a.mu.Lock()
+			a.gaps = gaps
+			a.mu.Unlock()
+			return c, nil
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.gaps = gaps
-		return c, nil
 	}
 }
 

@@ -172,9 +172,16 @@ func TestInterleavingsFindFaults(t *testing.T) {
 		t.Skip("part of the long form")
 	}
 	for _, seeded := range []struct{ control, scenario string }{
-		{ownerUnread, "take-over"}, {ownerReadEarly, "take-over"}, {beginUnread, "restart"}, {listedEarly, "take-over"},
-		{divergedUnseen, "both"}, {mergedUnread, "merge"},
-		{ownerUnread, "standby"}, {listedEarly, "standby"}, {segmentSkipped, "standby"}, {renewsOwner, "standby"},
+		{ownerUnread, "take-over"},
+		{ownerReadEarly, "take-over"},
+		{beginUnread, "restart"},
+		{listedEarly, "take-over"},
+		{divergedUnseen, "both"},
+		{mergedUnread, "merge"},
+		{ownerUnread, "standby"},
+		{listedEarly, "standby"},
+		{segmentSkipped, "standby"},
+		{renewsOwner, "standby"},
 		{ownerRepeated, "late"},
 	} {
 		control := seeded.control

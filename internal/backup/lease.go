@@ -10,16 +10,16 @@ import (
 
 // With Config.Failover, the owner of a destination shows that it lives, so that a standby may take over if it does not.
 //
-//   - The owner stores a renewal each third of that time. It is an object of its own: if the owner stored the object with
-//     its session again, a slow request could put it in the place of another server's.
+//   - The owner stores a renewal each third of that time. It is an object of its own: if the owner stored the object
+//     with its session again, a slow request could put it in the place of another server's.
 //   - Without a renewal for that time the owner accepts no plants. The time begins before the request of the last
 //     renewal that has succeeded.
 //   - A standby takes over when it has not seen a new renewal for that time. Its time begins after a read of the last
 //     one, so later than the owner's. Both measure elapsed time, so neither the clocks nor their time zones matter.
 //
 // The rule in owner.go does not depend on these times: with --backup-sync, an owner that was paused between two of its
-// steps acknowledges nothing after another server took over. An owner that ends in order releases the destination in its
-// last renewal. It does so also if the operator asks a standby to take over, which then stores a request.
+// steps acknowledges nothing after another server took over. An owner that ends in order releases the destination in
+// its last renewal. It does so also if the operator asks a standby to take over, which then stores a request.
 
 // renewal is the content of the object by which the owner shows that it lives.
 type renewal struct {

@@ -194,8 +194,8 @@ func (s *Service) Start() {
 	}
 }
 
-// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. With Config.Failover it
-// releases the destination for a standby.
+// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. With Config.Failover
+// it releases the destination for a standby.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true // no job starts after this

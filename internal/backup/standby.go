@@ -61,7 +61,8 @@ type Standby struct {
 	status StandbyStatus
 }
 
-// StandbyStatus is what a standby knows. As an error it is why the server accepts no changes: it wraps store.ErrStandby.
+// StandbyStatus is what a standby knows. As an error it is why the server accepts no changes: it wraps
+// store.ErrStandby.
 type StandbyStatus struct {
 	Host    string    // the owner's
 	Commits int64     // number of the last commit
@@ -99,10 +100,10 @@ const (
 	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
 )
 
-// OpenStandby brings the store at c.DB to what the destination has, and restores it if that is necessary. It waits until
-// the destination has a backup and responds. former is the session by which this process was the owner before; empty: it
-// was not. The error is an OwnedError if the destination has another store. The caller starts the standby, and closes
-// it.
+// OpenStandby brings the store at c.DB to what the destination has, and restores it if that is necessary. It waits
+// until the destination has a backup and responds. former is the session by which this process was the owner before;
+// empty: it was not. The error is an OwnedError if the destination has another store. The caller starts the standby,
+// and closes it.
 func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err error) {
 	to, err := newDestination(c)
 	if err != nil {
@@ -183,11 +184,13 @@ func (s *Standby) bring(ctx context.Context) error {
 		return err
 	}
 	var c *contents
-	if err = retryMissing(func() (err error) { c, err = s.service.archive.contents(ctx); return err }); err != nil {
+	err = retryMissing(func() (err error) { c, err = s.service.archive.contents(ctx); return err })
+	if err != nil {
 		return err
 	}
 	if c.owner.Store != "" && c.owner.Store != s.service.archive.store {
-		return s.service.owned("has the backups of another store than "+s.path+"; move that file and those beside it away", "")
+		reason := "has the backups of another store than " + s.path + "; move that file and those beside it away"
+		return s.service.owned(reason, "")
 	}
 	id, err := c.current()
 	switch {

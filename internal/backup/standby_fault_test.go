@@ -73,7 +73,8 @@ func TestStandbyWithoutFile(t *testing.T) {
 	r.must(s.Close())
 }
 
-// TestStandbyKeepsChanges opens a standby on a restored store that a command has changed since: the change is kept aside.
+// TestStandbyKeepsChanges opens a standby on a restored store that a command has changed since: the change is kept
+// aside.
 func TestStandbyKeepsChanges(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -128,8 +129,8 @@ func TestStandbyLeavesTime(t *testing.T) {
 	r.must(s.Close())
 }
 
-// TestStandbySlowDestination lets the rounds of a standby take some seconds: it takes over nevertheless. After a fault of
-// the destination, the owner has its whole time again.
+// TestStandbySlowDestination lets the rounds of a standby take some seconds: it takes over nevertheless. After a fault
+// of the destination, the owner has its whole time again.
 func TestStandbySlowDestination(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)

@@ -42,7 +42,8 @@ type owner struct {
 	Since    time.Time `json:"since"`
 	Host     string    `json:"host"`
 
-	Failover time.Duration `json:"failover,omitempty"` // without a renewal for so long, it accepts no plants; 0: it renews nothing
+	// Without a renewal for so long, it accepts no plants; 0: it renews nothing.
+	Failover time.Duration `json:"failover,omitempty"`
 }
 
 const (

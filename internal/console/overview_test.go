@@ -118,8 +118,8 @@ func TestFullDisk(t *testing.T) {
 		"Free space on the disk; the server then continues by itself. Settings What to do -> /settings#db")
 }
 
-// TestStandby shows that the overview of a standby is calm and names the other server, and that each form tells where to
-// make the change.
+// TestStandby shows that the overview of a standby is calm and names the other server, and that each form tells where
+// to make the change.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	file, started := filepath.Join(t.TempDir(), "plants.db"), new(atomic.Pointer[harness])

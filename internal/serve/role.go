@@ -19,9 +19,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// With --standby or --failover, two machines share the destination of the backups, and a server changes its role without
-// a new process. Run closes all parts and opens them again in the next role; only the sockets stay open, where new
-// connections wait meanwhile.
+// With --standby or --failover, two machines share the destination of the backups, and a server changes its role
+// without a new process. Run closes all parts and opens them again in the next role; only the sockets stay open, where
+// new connections wait meanwhile.
 //
 //   - A server is the owner unless another one is, or it has no store and the destination has one.
 //   - A standby opens its store for reading, and follows the owner (package backup). It becomes the owner when it has
@@ -58,8 +58,8 @@ func (v *instance) openStandby(ctx context.Context) (err error) {
 	return nil
 }
 
-// mustFollow reports whether this server is a standby: another one is the owner, or there is no store here but one in the
-// destination.
+// mustFollow reports whether this server is a standby: another one is the owner, or there is no store here but one in
+// the destination.
 func (v *instance) mustFollow(ctx context.Context) (follow bool, err error) {
 	c := v.backupConfig()
 	if v.follow || v.caughtUp != "" || !c.Standby && c.Failover == 0 {

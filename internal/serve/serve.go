@@ -166,7 +166,8 @@ func (v *instance) check(ctx context.Context) error {
 
 func (v *instance) openEngine(ctx context.Context) (err error) {
 	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
-		Server: v.standby == nil, ReadOnly: v.standby != nil, MayWrite: v.mayAccept, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
+		Server: v.standby == nil, ReadOnly: v.standby != nil, MayWrite: v.mayAccept, Migrate: true, By: v.By,
+		Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil,
 	})
 	if err != nil {
 		return err

@@ -147,7 +147,8 @@ func TestEngineFails(t *testing.T) {
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	behind := fmt.Errorf("%w of the server on plants1.example, 0.8 s behind", store.ErrStandby)
-	const want = "the plant was not stored because this server is a standby; make changes at the server that accepts plants"
+	const want = "the plant was not stored because this server is a standby; " +
+		"make changes at the server that accepts plants"
 	h := start(t, func(s *setup) { s.mayAccept = func() error { return behind } })
 	for name, request := range map[string]string{
 		"plant":         post(`{"id":1,"name":"A"}`),

@@ -90,7 +90,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(ctx, &c); err != nil {
 		return nil, diskFault(err)
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}, mayWrite: c.MayWrite}
+	e := &Engine{
+		path: c.Path, server: c.Server, log: c.Log, recorder: recorder{bytesMax: journalBytesMax}, mayWrite: c.MayWrite,
+	}
 	e.Operations = e.operations()
 	defer func() {
 		if err != nil {

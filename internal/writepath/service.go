@@ -75,8 +75,8 @@ func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) 
 	return outcome.Replayed, outcome.Conflict
 }
 
-// MayAccept returns the error of Create, a *plant.Error, while another server accepts the plants. The tokens of this one
-// may be older than those of the other one.
+// MayAccept returns the error of Create, a *plant.Error, while another server accepts the plants. The tokens of this
+// one may be older than those of the other one.
 func (s *Service) MayAccept() error {
 	if err := s.mayAccept(); err != nil {
 		return clientError(fmt.Errorf("%w: %w", store.ErrNotOwner, err))

@@ -35,8 +35,8 @@ func openReplay(path string) (*Replay, error) {
 	return newReplay(c, path, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
 }
 
-// newReplay returns a replay on a connection, which it closes after an error. Zeros overwrite the content of plants that
-// the commits erase.
+// newReplay returns a replay on a connection, which it closes after an error. Zeros overwrite the content of plants
+// that the commits erase.
 func newReplay(c *sqlite3.Conn, path, mode string) (*Replay, error) {
 	err := c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON; " +
 		"PRAGMA cache_size = -65536; " + mode)
@@ -55,17 +55,18 @@ func newReplay(c *sqlite3.Conn, path, mode string) (*Replay, error) {
 
 // do repeats commits in one transaction.
 func (r *Replay) do(ctx context.Context, commits func(*Replay) error) error {
-	err := r.conn.During(ctx, func() (err error) {
-		if err = r.conn.Exec("BEGIN IMMEDIATE"); err != nil {
-			return err
+	err := r.conn.During(ctx, func() error {
+		err := r.conn.Exec("BEGIN IMMEDIATE")
+		if err == nil {
+			r.state, err = dbfile.ReadState(r.conn)
 		}
-		if r.state, err = dbfile.ReadState(r.conn); err != nil {
-			return err
+		if err == nil {
+			r.history, r.last, err = dbfile.HistoryOf(r.conn)
 		}
-		if r.history, r.last, err = dbfile.HistoryOf(r.conn); err != nil {
-			return err
+		if err == nil {
+			err = commits(r)
 		}
-		return commits(r)
+		return err
 	})
 	if err == nil && r.history != (journal.History{}) {
 		err = r.conn.Run("UPDATE plantstore SET commits = ?, plants = ?, digests = ?, history = ?, committed_at = ?",
