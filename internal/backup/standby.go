@@ -390,7 +390,7 @@ func (s *Standby) round(ctx context.Context) error {
 
 // look reads the renewal of the owner.
 func (s *Standby) look(ctx context.Context, o owner) error {
-	text, err := read(ctx, s.service.to, s.service.names.renewalName(), originBytes)
+	text, err := read(ctx, s.service.to, s.service.names.renewalName(), renewalBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -410,7 +410,7 @@ func (s *Standby) look(ctx context.Context, o owner) error {
 	return nil
 }
 
-const originBytes = 4 << 10
+const renewalBytes = 4 << 10
 
 // repeatAll repeats the commits of a timeline after the last one of the store. The error is errRestore if the timeline
 // does not lead on from there.
