@@ -45,6 +45,10 @@ func (s *Settings) checkBackup() error {
 		return s.Fault("backup-sync", "set backup-dir too, to which each commit is copied")
 	case b.Sync && b.Lag == 0:
 		return s.Fault("backup-sync", "set backup-lag too, within which other changes are copied")
+	case b.Standby && s.DB.IsDatabase():
+		return s.Fault("standby", "it needs a store in a file; PostgreSQL has standbys of its own")
+	case b.Failover != 0 && s.DB.IsDatabase():
+		return s.Fault("failover", "it needs a store in a file; servers on PostgreSQL need no failover")
 	case b.Standby && (b.Destination == "" || b.Lag == 0):
 		return s.Fault("standby", "set backup-dir and backup-lag too: a standby follows the commits there")
 	case b.Failover != 0 && (b.Destination == "" || b.Lag == 0):
