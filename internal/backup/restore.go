@@ -156,7 +156,7 @@ func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Rep
 	if err != nil && !errors.Is(err, journal.ErrDamaged) { // a commit of a damaged segment may not apply either
 		err = cmp.Or(a.each(s.segment, content, func(*journal.Commit, journal.History) error { return nil }), err)
 	}
-	if errors.Is(err, journal.ErrDamaged) {
+	if errors.Is(err, journal.ErrDamaged) && !whole.IsZero() { // zero: nothing is restored, a standby follows
 		err = fmt.Errorf("%w; %s", err, restoreUntil(whole))
 	}
 	if err == nil {

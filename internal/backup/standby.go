@@ -54,8 +54,10 @@ type Standby struct {
 	read     time.Time // of the owner and its renewal; zero: the last attempt failed
 	claimed  string    // session of a take-over that has failed
 	attempts int       // take-overs since another server was the owner
+	failed   bool      // the last take-over, for a reason that is still there
 	asked    string    // session of the owner that was asked to release the destination
 	askedAt  time.Time
+	unasked  bool // the last attempt to ask it failed
 
 	mu     sync.Mutex
 	status StandbyStatus
@@ -110,13 +112,18 @@ func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err 
 		return nil, err
 	}
 	s = newStandby(c, to, former)
+	restored := false
 	for wait, logged := openRetry, ""; ; wait = min(2*wait, openRetryMax) {
 		err := s.bring(ctx)
-		if err == nil && s.live != nil {
+		switch {
+		case err == nil && s.live != nil:
 			return s, nil
-		}
-		if err == nil {
-			continue // the store was restored
+		case err == nil && !restored:
+			restored = true
+			continue
+		case err == nil:
+			err = fmt.Errorf("%s does not show which commits its newest backup has; start the other server with --backup-lag",
+				to.location(""))
 		}
 		if _, owned := errors.AsType[*OwnedError](err); owned || ctx.Err() != nil {
 			return nil, err
@@ -221,10 +228,15 @@ func (s *Standby) bring(ctx context.Context) error {
 
 // restore restores the newest state.
 func (s *Standby) restore(ctx context.Context, replace bool) error {
-	a, err := openArchive(ctx, s.to, s.config.DB)
-	if err != nil {
+	names := seriesOf(s.config.DB)
+	switch found, err := hasBackup(ctx, s.to, names); {
+	case err != nil:
 		return err
+	case !found: // a restore would take the backups of a store with another name, which the standby does not follow
+		return fmt.Errorf("%s has no backup of a store with the file name %s.db, which both servers must have",
+			s.to.location(""), names)
 	}
+	a := newArchive(s.to, names, "")
 	s.config.Log.Info("restoring the store of the standby", "db", s.path, "destination", s.config.Destination)
 	r, err := a.Restore(ctx, s.config.DB, Point{}, replace, nil)
 	if err == nil {
@@ -312,14 +324,16 @@ func (s *Standby) run(ctx context.Context) {
 	s.read, s.renewed = time.Now(), time.Now()
 	for ctx.Err() == nil {
 		err := s.round(ctx)
-		s.report(ctx, err)
 		promote := s.wantsPromotion(ctx)
-		if err == nil && s.due(promote) {
+		due := err == nil && s.due(promote)
+		if due {
 			if s.won, err = s.takeOver(ctx); err == nil {
 				return
 			}
-			s.won = ""
-			s.config.Log.Warn("could not take over", "error", err)
+			s.won, err = "", fmt.Errorf("take over: %w", err)
+		}
+		s.report(ctx, err, due)
+		if due {
 			_ = dbfile.Pause(ctx, openRetry)
 		}
 		if errors.Is(err, errRestore) {
@@ -340,20 +354,23 @@ func (s *Standby) run(ctx context.Context) {
 	}
 }
 
-// report remembers and logs the result of a round: the first fault, and the first success after it.
-func (s *Standby) report(ctx context.Context, err error) {
+// report remembers and logs the result of a round, and of the take-over after it if that was due: the first fault of
+// each, and the first success after them.
+func (s *Standby) report(ctx context.Context, err error, due bool) {
 	if ctx.Err() != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil && s.status.Fault == nil:
+	case due && !s.failed:
+		s.config.Log.Warn("could not take over; trying again", "error", err)
+	case !due && err != nil && s.status.Fault == nil:
 		s.config.Log.Warn("the standby cannot follow the owner", "error", err)
 	case err == nil && s.status.Fault != nil:
 		s.config.Log.Info("the standby follows the owner again", "commits", s.status.Commits)
 	}
-	s.status.Fault = err
+	s.status.Fault, s.failed = err, due || err != nil && s.failed
 }
 
 // round repeats the commits that the destination has, and looks whether the owner lives.
@@ -477,8 +494,10 @@ func (s *Standby) takeOver(ctx context.Context) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s.config.Log.Info("taking over from the server on "+cmp.Or(c.owner.Host, "an unknown host"),
-		"released", s.last.Released, "unseen_us", time.Since(s.renewed).Microseconds())
+	if !s.failed {
+		s.config.Log.Info("taking over from the server on "+cmp.Or(c.owner.Host, "an unknown host"),
+			"released", s.last.Released, "unseen_us", time.Since(s.renewed).Microseconds())
+	}
 	s.claimed = s.service.session
 	s.attempts++
 	if id, c, err = s.service.putOwner(ctx, current); err != nil {
@@ -556,10 +575,12 @@ func (s *Standby) wantsPromotion(ctx context.Context) bool {
 	}
 	if s.asked != s.owner.Session {
 		err := putObject(ctx, s.service.to, s.service.names.requestName(), request{s.owner.Session, s.service.host})
-		if err != nil {
-			s.config.Log.Warn("could not ask the owner to release the destination", "error", err)
+		if err == nil {
+			s.asked, s.askedAt = s.owner.Session, time.Now()
+		} else if !s.unasked {
+			s.config.Log.Warn("could not ask the owner to release the destination; trying again", "error", err)
 		}
-		s.asked, s.askedAt = s.owner.Session, time.Now()
+		s.unasked = err != nil
 	}
 	return true
 }

@@ -1,14 +1,20 @@
 package backup
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/journal"
 )
 
 // standbyConfig returns the configuration of a standby of the server with the store at a path.
@@ -157,6 +163,169 @@ func TestStandbySlowDestination(t *testing.T) {
 	r.must(s.round(t.Context()))
 	if s.renewed.Equal(seen) {
 		t.Error("the owner has no time to come back")
+	}
+	r.must(s.Close())
+}
+
+// TestStandbyWithUnknownHistory opens a standby whose owner makes backups without the copy of commits: it pauses
+// between restores.
+func TestStandbyWithUnknownHistory(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.create(1)
+	r.ship()
+	r.backup()
+	for _, s := range r.segments() {
+		r.must(os.Remove(filepath.Join(r.to, s.name)))
+	}
+	manifest := filepath.Join(r.to, r.contents().bases[0].Name+".json")
+	text, err := os.ReadFile(manifest)
+	r.must(err)
+	text = regexp.MustCompile(`"history": *"[0-9a-f]+",?`).ReplaceAll(text, nil)
+	r.must(os.WriteFile(manifest, text, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c, restores := r.standbyConfig(filepath.Join(t.TempDir(), filepath.Base(r.config.DB))), 0
+	c.Log = slog.New(slog.NewTextHandler(lineFunc(func(line string) {
+		t.Log(line)
+		if strings.Contains(line, "restoring the store") {
+			restores++
+		}
+		if restores > 3 || strings.Contains(line, "trying again") {
+			cancel()
+		}
+	}), nil))
+	if _, err := OpenStandby(ctx, c, ""); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if restores != 3 { // of a file that is missing, of one that does not fit, and of that again
+		t.Errorf("%d restores before the first pause, want 3", restores)
+	}
+}
+
+// lineFunc is called with each line of a log.
+type lineFunc func(line string)
+
+// Write implements io.Writer.
+func (f lineFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
+// readOnly is a destination whose keys may only read.
+type readOnly struct {
+	destination
+
+	onPut func()
+}
+
+var errReadOnly = errors.New("the keys may only read")
+
+func (d *readOnly) put(context.Context, string, []byte) error {
+	d.onPut()
+	return errReadOnly
+}
+
+func (d *readOnly) putOnce(ctx context.Context, name string, content []byte) error {
+	return d.put(ctx, name, content)
+}
+
+// TestStandbyThatMayOnlyRead lets a standby fail to take over again and again: it says so once, and fences no owner.
+func TestStandbyThatMayOnlyRead(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	r.must(putObject(t.Context(), r.Service.to, r.names.renewalName(), renewal{Session: r.session, Released: true}))
+	lines := ""
+	c := r.standbyConfig(db)
+	c.Log = slog.New(slog.NewTextHandler(lineFunc(func(line string) { lines += line }), nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	attempts := 0
+	s := newStandby(c, &readOnly{r.Service.to, func() {
+		if attempts++; attempts == ownerPuts+1 {
+			cancel()
+		}
+	}}, "")
+	r.must(s.bring(t.Context()))
+	s.run(ctx)
+	for _, text := range []string{"taking over from", "could not take over"} {
+		if n := strings.Count(lines, text); n != 1 {
+			t.Errorf("%d lines with %q, want 1", n, text)
+		}
+	}
+	if err := s.Status().Fault; !errors.Is(err, errReadOnly) {
+		t.Errorf("the fault of the standby is %v", err)
+	}
+	if got := r.contents().owner.Session; got != r.session {
+		t.Error("it has fenced the owner")
+	}
+	r.must(s.Close())
+}
+
+// TestStandbyAsksAgain promotes a standby while it cannot write: it asks the owner when it can.
+func TestStandbyAsksAgain(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	r.must(err)
+	r.must(s.round(t.Context()))
+	command, err := dbfile.RequestPromotion(db)
+	r.must(err)
+	defer command.Close()
+	s.service.to = &readOnly{r.Service.to, func() {}}
+	s.wantsPromotion(t.Context())
+	s.service.to = r.Service.to
+	s.wantsPromotion(t.Context())
+	var got request
+	r.must(readObject(t.Context(), r.Service.to, r.names.requestName(), &got))
+	if got.Session != r.session {
+		t.Errorf("it asks %q, want %q", got.Session, r.session)
+	}
+	r.must(s.Close())
+}
+
+// TestStandbyOfOtherName opens a standby whose file has another name than the owner's: it restores nothing.
+func TestStandbyOfOtherName(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	c := r.standbyConfig(filepath.Join(t.TempDir(), "other.db"))
+	err := newStandby(c, r.Service.to, "").bring(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no backup of a store with the file name other.db") {
+		t.Error(err)
+	}
+	if fileExists(t, c.DB) {
+		t.Error("it restores the store of another name")
+	}
+}
+
+// TestStandbyAtDamage lets a standby meet a damaged segment: the error has no advice for a restore.
+func TestStandbyAtDamage(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	r.must(err)
+	r.create(1)
+	r.ship()
+	all := r.segments()
+	r.must(os.Truncate(filepath.Join(r.to, all[len(all)-1].name), 0))
+	if err := s.round(t.Context()); !errors.Is(err, journal.ErrDamaged) || strings.Contains(err.Error(), "--at") {
+		t.Error(err)
 	}
 	r.must(s.Close())
 }
