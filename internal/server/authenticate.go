@@ -31,14 +31,17 @@ func (h *handler) authorize(c *Call, again bool) (principal auth.Principal, err 
 }
 
 func (h *handler) authorizeBearer(c *Call, again bool) (auth.Principal, error) {
-	if c.scope == auth.ScopeCreate {
-		if err := h.writePath.MayAccept(); err != nil {
-			return auth.Principal{}, err
-		}
-	}
 	credential, err := auth.Bearer(c.Request.Header)
 	if err != nil {
 		return auth.Principal{}, err
+	}
+	if c.scope == auth.ScopeCreate {
+		if other := h.writePath.MayAccept(); other != nil { // Create returns it to a client with a known token
+			if principal, err := h.writePath.AuthenticateKnown(c.Context(), credential); err == nil {
+				return principal, nil
+			}
+			return auth.Principal{}, other
+		}
 	}
 	if c.route.staleTokens {
 		if principal, err := h.writePath.AuthenticateStale(credential); err == nil {
