@@ -157,6 +157,9 @@ func (v *instance) onClose(f func()) {
 
 // check returns the usage errors of the server, and logs the settings without effect.
 func (v *instance) check(ctx context.Context) error {
+	if v.sockets != nil { // an earlier role has checked them; the directory of the backups may be away now
+		return nil
+	}
 	none := v.Settings.WithoutEffect()
 	for _, name := range slices.Sorted(maps.Keys(none)) {
 		v.log.Warn("a setting has no effect", "setting", name, "source", v.Settings.Sources[name], "remedy", none[name])

@@ -35,7 +35,7 @@ type Config struct {
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
 	Move      bool                  // lock every other process out that may change the store, and accept a moved one
 	By        audit.Origin          // for the audit log's entry about a migration
-	MayWrite  func() error          // why the process must not change the store any more; nil: it always may
+	MayWrite  func() error          // why the process must not change the store, see store.ErrNotOwner; nil: it may
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // nil: no metrics
 }

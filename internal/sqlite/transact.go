@@ -58,7 +58,7 @@ func (e *Engine) run(ctx context.Context, change func() error) error {
 func (e *Engine) refusal() error {
 	if e.mayWrite != nil {
 		if err := e.mayWrite(); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrNotOwner, err)
+			return err
 		}
 	}
 	return e.broken

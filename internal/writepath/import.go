@@ -2,7 +2,6 @@ package writepath
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"plantstore/internal/store"
@@ -10,10 +9,10 @@ import (
 
 // Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays them, so the caller
 // passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
-// store.ErrClosed and store.ErrNotOwner.
+// store.ErrClosed and that of Config.MayAccept.
 func (s *Service) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if err := s.mayAccept(); err != nil {
-		return nil, fmt.Errorf("%w: %w", store.ErrNotOwner, err)
+		return nil, err
 	}
 	return s.writer.insert(ctx, batch)
 }

@@ -6,7 +6,6 @@ package writepath
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -25,7 +24,8 @@ type Config struct {
 	Limits  Limits
 	JWT     VerifyJWT // nil: JWTs are invalid
 
-	// MayAccept returns why the server must not accept plants, such as store.ErrStandby; nil: it always may.
+	// MayAccept returns why the server must not accept plants, an error that wraps store.ErrStandby or
+	// store.ErrNotOwner; nil: it always may.
 	MayAccept func() error
 
 	Log     *slog.Logger          // nil: no log
@@ -79,7 +79,7 @@ func (s *Service) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) 
 // one may be older than those of the other one.
 func (s *Service) MayAccept() error {
 	if err := s.mayAccept(); err != nil {
-		return clientError(fmt.Errorf("%w: %w", store.ErrNotOwner, err))
+		return clientError(err)
 	}
 	return nil
 }

@@ -613,7 +613,7 @@ func TestNotOwner(t *testing.T) {
 		want   string
 	}{
 		{fmt.Errorf("%w of the server on host-a", store.ErrStandby), "this server is a standby"},
-		{errors.New("not renewed"), "a standby may have replaced this server"},
+		{fmt.Errorf("%w: not renewed", store.ErrNotOwner), "a standby may have replaced this server"},
 	} {
 		reason = test.reason
 		want := "the plant was not stored because " + test.want + "; make changes at the server that accepts plants"
@@ -627,8 +627,8 @@ func TestNotOwner(t *testing.T) {
 		for change, err := range map[string]error{
 			"Import": err, "Probe": e.Probe(t.Context()), "MarkUsed": e.MarkUsed(t.Context(), []auth.Use{{TokenID: 1}}),
 		} {
-			if !errors.Is(err, store.ErrNotOwner) {
-				t.Errorf("%s: got %v, want %v", change, err, store.ErrNotOwner)
+			if !errors.Is(err, reason) {
+				t.Errorf("%s: got %v, want %v", change, err, reason)
 			}
 		}
 	}
