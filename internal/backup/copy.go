@@ -95,8 +95,9 @@ func (c *copier) copiedTo() time.Time {
 const (
 	shipBytes     = 4 << 20 // bytes of changes in a segment
 	shipRetry     = time.Second
-	shipAtEndMax  = 5 * time.Second // at the end of the server
-	commitsPerLag = 2               // a commit waits for half of the lag on average
+	shipRetryMax  = 10 * time.Second // also with a longer lag
+	shipAtEndMax  = 5 * time.Second  // at the end of the server
+	commitsPerLag = 2                // a commit waits for half of the lag on average
 )
 
 // run copies commits until Close, and then what is left.
@@ -105,7 +106,7 @@ func (c *copier) run() {
 	for s.ctx.Err() == nil && s.Fault() == nil {
 		due, wait := c.due, s.config.Lag/commitsPerLag
 		if err := c.round(s.ctx); err != nil {
-			due, wait = nil, max(wait, shipRetry)
+			due, wait = nil, min(max(wait, shipRetry), shipRetryMax)
 		}
 		select {
 		case <-s.ctx.Done():
