@@ -88,7 +88,7 @@ func (v *instance) succeed(ctx context.Context, cause error) {
 	c := v.Settings.Backup
 	next := role{follow: true}
 	switch {
-	case ctx.Err() != nil, !c.Standby && c.Failover == 0, v.servers == nil:
+	case ctx.Err() != nil, !c.Standby && c.Failover == 0, v.servers == nil, errors.Is(cause, store.ErrBroken):
 		return
 	case v.standby != nil && errors.Is(cause, errRoleEnds):
 		next.caughtUp = v.standby.Result()

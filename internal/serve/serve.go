@@ -2,7 +2,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +226,9 @@ func (v *instance) serve(ctx context.Context) (cause, err error) {
 	v.log.Info(state, "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
 		"admin", v.servers.Admin.String(), "db", v.Settings.DB.String(), "version", v.Version)
 	manager := startManager(v.log)
-	cause = cmp.Or(v.run(ctx, manager), v.failure())
+	cause = v.run(ctx, manager)
+	failure := v.failure()
+	cause = errors.Join(cause, failure)
 	if v.succeed(ctx, cause); v.successor == nil {
 		manager.stopping()
 	}
@@ -235,8 +236,11 @@ func (v *instance) serve(ctx context.Context) (cause, err error) {
 		retire()
 	}
 	err = v.servers.drain(v.writePath, v.log)
-	if late := v.failure(); cause == nil || late != nil && !errors.Is(cause, late) { // during the drain
+	if late := v.failure(); failure == nil && late != nil { // during the drain
 		cause = errors.Join(cause, late)
+		if errors.Is(late, store.ErrBroken) {
+			v.successor = nil
+		}
 	}
 	if v.successor == nil {
 		v.log.Info("stopped")
