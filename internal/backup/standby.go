@@ -93,6 +93,7 @@ var errRestore = errors.New("the store has to be restored to follow the owner")
 const (
 	standbyPoll  = time.Second
 	pollsPerTime = 10 // in each Config.Failover
+	latePolls    = 5  // in place of each one
 	promotePoll  = 200 * time.Millisecond
 	openRetry    = time.Second
 	openRetryMax = 15 * time.Second
@@ -343,6 +344,9 @@ func (s *Standby) run(ctx context.Context) {
 		wait := standbyPoll
 		if f := s.config.Failover; f > 0 {
 			wait = min(wait, f/pollsPerTime)
+			if time.Since(s.renewed) > f/2 { // the owner is late
+				wait /= latePolls
+			}
 		}
 		if promote {
 			wait = min(wait, promotePoll)
