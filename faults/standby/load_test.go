@@ -72,7 +72,7 @@ func (l *ledger) acknowledgements(machine int) (n int) {
 	return n
 }
 
-// firstAfter returns the time of the first acknowledgement of a machine after a time; zero: there is none.
+// firstAfter returns when a machine first acknowledged a plant after a time, or the zero time if it has not.
 func (l *ledger) firstAfter(machine int, at time.Time) (first time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 //     one, so later than the owner's. Both measure elapsed time, so neither the clocks nor their time zones matter.
 //
 // The rule in owner.go does not depend on these times: with --backup-sync, an owner that was paused between two of its
-// steps acknowledges nothing after another server took over. An owner that ends in order releases the destination in
-// its last renewal. It does so also if the operator asks a standby to take over, which then stores a request.
+// steps acknowledges nothing after another server took over. When the owner stops, its last renewal releases the
+// destination. plantstore promote makes the standby store a request, after which the owner does the same.
 
 // renewal is the content of the object by which the owner shows that it lives.
 type renewal struct {

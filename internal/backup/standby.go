@@ -22,8 +22,8 @@ import (
 // A standby keeps its store as the destination has it, and takes over when the owner releases the destination, or does
 // not renew its ownership for Config.Failover (lease.go), or when the operator asks for it.
 //
-//   - bring: a store that the line of the owner's timeline has the last commit of goes on from there. Any other one is
-//     restored. One with commits that the line lacks, such as those of an owner that was fenced, is set aside first.
+//   - bring: if the last commit of the store is on the line of the owner's timeline, it goes on from there. Otherwise
+//     it restores the store. It first sets a store aside that has commits of its own, such as a fenced owner's.
 //   - round: it repeats the commits after its last one in order, and checks the history of each.
 //   - takeOver: it stores its session as the owner, repeats what is left, and tells the caller. The caller opens the
 //     store and claims the destination by that, as after CatchUp. Of several standbys that do so at the same
@@ -537,54 +537,4 @@ func (s *Standby) record(timeline string) error {
 		return err
 	}
 	return dbfile.WriteOrigin(s.path, dbfile.Origin{Timeline: timeline, Commits: have, Newest: true})
-}
-
-// Promote asks the standby that serves the store at db to take over, and returns when it is the owner. The request ends
-// with ctx.
-func Promote(ctx context.Context, db string) error {
-	path := dbfile.RealPath(db)
-	begun := time.Now()
-	f, err := dbfile.RequestPromotion(path)
-	for err != nil {
-		if _, missing := errors.AsType[dbfile.NoStandbyError](err); !missing || time.Since(begun) >= reopenMax {
-			return err
-		}
-		if err := dbfile.Pause(ctx, promotePoll); err != nil {
-			return err
-		}
-		f, err = dbfile.RequestPromotion(path)
-	}
-	defer f.Close()
-	for idle := time.Now(); ; {
-		o, err := dbfile.ReadOrigin(path)
-		if err != nil || o.Holder {
-			return err
-		}
-		if dbfile.Served(path) {
-			idle = time.Now()
-		} else if time.Since(idle) > roleChangeMax {
-			return errors.New("the server has ended; see its log")
-		}
-		if err := dbfile.Pause(ctx, promotePoll); err != nil {
-			return err
-		}
-	}
-}
-
-// wantsPromotion reports whether the operator has asked this server to take over, and then asks the owner to release
-// the destination.
-func (s *Standby) wantsPromotion(ctx context.Context) bool {
-	if !dbfile.PromotionRequested(s.path) {
-		return false
-	}
-	if s.asked != s.owner.Session {
-		err := putObject(ctx, s.service.to, s.service.names.requestName(), request{s.owner.Session, s.service.host})
-		if err == nil {
-			s.asked, s.askedAt = s.owner.Session, time.Now()
-		} else if !s.unasked {
-			s.config.Log.Warn("could not ask the owner to release the destination; trying again", "error", err)
-		}
-		s.unasked = err != nil
-	}
-	return true
 }

@@ -24,7 +24,7 @@ func (v *instance) newNotifier(s *config.Settings) *notify.Notifier {
 	name, _ := os.Hostname()
 	heartbeat := s.HeartbeatURL
 	if v.standby != nil {
-		heartbeat = "" // that of the owner shows that all is well
+		heartbeat = "" // only the owner sends it: a standby cannot tell that all is well
 	}
 	return notify.New(notify.Config{
 		HeartbeatURL: heartbeat, WarningURL: s.WarningURL, Warnings: v.servers.operations.Warnings,

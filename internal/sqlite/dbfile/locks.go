@@ -115,7 +115,7 @@ type NoStandbyError string
 func (e NoStandbyError) Error() string { return string(e) }
 
 // RequestPromotion asks the standby that serves a store to take over from the owner. The request ends when the file is
-// closed. The error is a NoStandbyError if there is none.
+// closed. The error is a NoStandbyError if no standby serves the store.
 func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
 		return nil, NoStandbyError("no server of " + path + " runs: start it with --standby")
