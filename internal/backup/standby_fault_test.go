@@ -24,6 +24,18 @@ func (r *copyRig) standbyConfig(db string) Config {
 	return c
 }
 
+// newStandbyRig returns a server with a backup and a later commit in its destination, and a store restored from them.
+func newStandbyRig(t *testing.T) (r *copyRig, db string) {
+	t.Helper()
+	r = newCopyRig(t)
+	r.backup()
+	r.create(1)
+	r.ship()
+	db, _, err := r.restore(time.Time{})
+	r.must(err)
+	return r, db
+}
+
 // TestStandbyAfterGap opens a standby whose store is a backup after which a segment is missing: it is restored from a
 // newer backup.
 func TestStandbyAfterGap(t *testing.T) {
@@ -53,12 +65,7 @@ func TestStandbyAfterGap(t *testing.T) {
 // TestStandbyWithoutFile removes the file of a standby: it gives the store up, and fences no owner before that.
 func TestStandbyWithoutFile(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
 	r.must(err)
 	r.must(s.round(t.Context()))
@@ -83,12 +90,7 @@ func TestStandbyWithoutFile(t *testing.T) {
 // aside.
 func TestStandbyKeepsChanges(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
 	r.must(err)
 	r.create(1)
@@ -113,12 +115,7 @@ func TestStandbyKeepsChanges(t *testing.T) {
 // TestStandbyLeavesTime lets a take-over fail: the standby repeats it at once, but not without end.
 func TestStandbyLeavesTime(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
 	r.must(err)
 	r.must(s.round(t.Context()))
@@ -139,12 +136,7 @@ func TestStandbyLeavesTime(t *testing.T) {
 // of the destination, the owner has its whole time again.
 func TestStandbySlowDestination(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	c := r.standbyConfig(db)
 	s, err := OpenStandby(t.Context(), c, "")
 	r.must(err)
@@ -233,12 +225,7 @@ func (d *readOnly) putOnce(ctx context.Context, name string, content []byte) err
 // TestStandbyThatMayOnlyRead lets a standby fail to take over again and again: it says so once, and fences no owner.
 func TestStandbyThatMayOnlyRead(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	r.must(putObject(t.Context(), r.Service.to, r.names.renewalName(), renewal{Session: r.session, Released: true}))
 	lines := ""
 	c := r.standbyConfig(db)
@@ -270,12 +257,7 @@ func TestStandbyThatMayOnlyRead(t *testing.T) {
 // TestStandbyAsksAgain promotes a standby while it cannot write: it asks the owner when it can.
 func TestStandbyAsksAgain(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
 	r.must(err)
 	r.must(s.round(t.Context()))
@@ -312,12 +294,7 @@ func TestStandbyOfOtherName(t *testing.T) {
 // TestStandbyAtDamage lets a standby meet a damaged segment: the error has no advice for a restore.
 func TestStandbyAtDamage(t *testing.T) {
 	t.Parallel()
-	r := newCopyRig(t)
-	r.backup()
-	r.create(1)
-	r.ship()
-	db, _, err := r.restore(time.Time{})
-	r.must(err)
+	r, db := newStandbyRig(t)
 	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
 	r.must(err)
 	r.create(1)
