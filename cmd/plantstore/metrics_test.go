@@ -31,6 +31,9 @@ func TestReferenceMetrics(t *testing.T) {
 	owner := startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", copies,
 		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t))
 	token := owner.operator(t)
+	if _, err := owner.await(owner.stderr, "backup made"); err != nil { // the standby starts when the owner has ended
+		t.Fatal(err)
+	}
 	scrape(owner, token)
 	scrape(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", copies, "--standby"), token)
 	flags := append(newTLSFiles(t).flags(), "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
