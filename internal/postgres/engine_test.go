@@ -37,6 +37,24 @@ func database(t testing.TB) string {
 	return url
 }
 
+// ownServer starts a PostgreSQL server for the test alone, with additional settings.
+func ownServer(t *testing.T, settings ...string) *pgtest.Server {
+	t.Helper()
+	if server == nil {
+		t.Skip("PostgreSQL is not installed")
+	}
+	own, err := pgtest.Start(t.Context(), settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := own.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return own
+}
+
 // schema returns the URL of an empty schema in a database of several tests.
 func schema(t testing.TB) string {
 	t.Helper()

@@ -50,18 +50,7 @@ const (
 // newPooled starts a server with settings, with poolers at both ports.
 func newPooled(t *testing.T, settings ...string) *pgtest.Server {
 	t.Helper()
-	if server == nil {
-		t.Skip("PostgreSQL is not installed")
-	}
-	own, err := pgtest.Start(t.Context(), settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	own := ownServer(t, settings...)
 	for port, mode := range map[int]string{sessionPort: "session", transactionPort: "transaction"} {
 		stop, err := own.Pooler(t.Context(), mode, port)
 		if errors.Is(err, pgtest.ErrNoPooler) && os.Getenv("CI") != "true" {
@@ -330,19 +319,32 @@ func TestPoolerKeepsStoresApart(t *testing.T) {
 	}
 }
 
-// TestLockHasNoTimeout shows that the transaction of a move outlives the timeouts that end a transaction.
+// TestLockHasNoTimeout shows that the transaction of a move outlives the timeouts that end a transaction. The timeout
+// begins after OpenSource, whose other transactions it may end, so the test needs a server of its own.
 func TestLockHasNoTimeout(t *testing.T) {
 	t.Parallel()
-	url := database(t)
+	url, err := ownServer(t).Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := place(url).Open(t).Close(); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET idle_in_transaction_session_timeout = '50ms'")
 	m, err := postgres.OpenSource(t.Context(), postgres.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	control := connect(t, url)
+	execute(t, url, "ALTER SYSTEM SET idle_in_transaction_session_timeout = '50ms'")
+	execute(t, url, "SELECT pg_reload_conf()")
+	for timeout := ""; timeout != "50ms"; { // sessions read it after a while, and with their next statement
+		if err := control.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Tokens(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := control.Exec(t.Context(), "BEGIN"); err != nil {
 		t.Fatal(err)
 	}

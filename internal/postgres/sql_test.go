@@ -78,19 +78,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	if server == nil {
-		t.Skip("PostgreSQL is not installed")
-	}
-	own, err := pgtest.Start(t.Context(), pgtest.Logging...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &recorder{own, map[string]bool{}}
+	return &recorder{ownServer(t, pgtest.Logging...), map[string]bool{}}
 }
 
 func (r *recorder) database(t testing.TB) string {

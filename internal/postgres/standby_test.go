@@ -19,7 +19,6 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
-	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
@@ -33,19 +32,7 @@ type standby struct {
 // newStandby starts a PostgreSQL server of its own: the setting applies to all databases of a server.
 func newStandby(t *testing.T) *standby {
 	t.Helper()
-	if server == nil {
-		t.Skip("PostgreSQL is not installed")
-	}
-	own, err := pgtest.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := own.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	url, err := own.Database(t.Context())
+	url, err := ownServer(t).Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
