@@ -42,11 +42,12 @@ type scenario struct {
 
 	failover time.Duration // Config.Failover
 	promote  bool          // an operator asks the standby to take over
+	cuts     string        // the faults are power cuts of "standbys", or of "all" servers; empty: other faults
 }
 
 type program struct {
 	name string
-	from string // the store: owner, newest, earlier, copy, clone
+	from string // the store: owner, newest, behind, earlier, copy, clone
 	run  func(s *server)
 }
 
@@ -77,7 +78,6 @@ func scenarios() []scenario {
 		s.merge()
 		s.create(1)
 		s.retain()
-		s.create(1)
 		s.stop()
 	}
 	merging := func(s *server) {
@@ -178,6 +178,7 @@ func TestInterleavingsFindFaults(t *testing.T) {
 		{listedEarly, "take-over"},
 		{divergedUnseen, "both"},
 		{mergedUnread, "merge"},
+		{mergedUnread, "keep"},
 		{ownerUnread, "standby"},
 		{listedEarly, "standby"},
 		{segmentSkipped, "standby"},
@@ -332,6 +333,7 @@ func (e *explorer) prepare(t *testing.T) {
 		from := at
 		if name == "earlier" {
 			from = tip{at.number - 1, e.chain[at.history].before}
+			keep("behind", path, dbfile.Origin{Timeline: o.Timeline, Commits: from.number, Newest: true}, from)
 		}
 		keep(name, path, o, from)
 	}
@@ -419,6 +421,7 @@ type kind string
 const (
 	happens   kind = ""
 	crash     kind = "crash before "
+	powerCut  kind = "power cut before "
 	lost      kind = "lost response of "
 	swallowed kind = "confirmed and not stored: "
 	delayed   kind = "error, and happens later: "
@@ -453,9 +456,8 @@ func (e *explorer) schedule(t *testing.T, path []int) *world {
 		go func() {
 			defer close(s.ended)
 			p.run(s)
-			if s.engine != nil {
-				w.must(s.engine.Close())
-			}
+			s.settle()
+			s.shut()
 		}()
 		s.next()
 	}
@@ -494,6 +496,10 @@ func (w *world) options() (all []option) {
 	if i := slices.Index(waiting, w.last); i > 0 {
 		waiting[0], waiting[i] = waiting[i], waiting[0]
 	}
+	settles := func(s *server) bool { return s.pending.last }
+	if others := slices.DeleteFunc(slices.Clone(waiting), settles); len(others) > 0 {
+		waiting = others
+	}
 	for i, s := range waiting {
 		if i > 0 && !w.mayPreempt() {
 			break
@@ -514,7 +520,14 @@ func (w *world) options() (all []option) {
 			}
 			continue
 		}
-		if s.pending.changes || s.changed { // a crash between two reads has the same effect
+		mayEnd := s.pending.changes || s.changed // a crash between two reads has the same effect
+		if w.scenario.cuts != "" {
+			if mayEnd && (w.scenario.cuts == "all" || s.standby != nil) {
+				all = append(all, option{s, powerCut})
+			}
+			continue
+		}
+		if mayEnd {
 			all = append(all, option{s, crash})
 		}
 		if s.pending.changes || s.phase == "round" {
@@ -579,6 +592,9 @@ func (w *world) do(o option) {
 		w.removeMerged(strings.TrimPrefix(c.name, "put "))
 	}
 	switch o.kind {
+	case powerCut:
+		s.cutPower()
+		s.dead, c.err = true, errCrashed
 	case crash, abandoned:
 		s.dead, c.err = true, errCrashed
 	case lost, delayed:
@@ -587,7 +603,7 @@ func (w *world) do(o option) {
 	line := fmt.Sprintf("%-4s %-6s %s%s", s.name, s.phase, o.kind, w.plain(c.name))
 	w.trace = append(w.trace, fmt.Sprintf("%s -> %s %v", line, w.plain(c.result), c.err))
 	s.note(line, w.plain(c.result), fmt.Sprint(c.err))
-	if s.changed = c.changes; c.changes && o.kind != crash {
+	if s.changed = c.changes; c.changes && !s.dead {
 		w.check()
 	}
 	s.goOn()
@@ -647,13 +663,19 @@ func (w *world) isNew() bool {
 	return !seen
 }
 
-// check checks the state of the destination, as if all servers were lost now.
-func (w *world) check() {
+// read returns what the destination has.
+func (w *world) read() (*Archive, *contents) {
 	reading := w.world(w.t, w.objects, w.dir)
 	reading.free = true
 	a := newArchive(&port{&server{w: reading}}, w.names, "")
 	c, err := a.contents(context.Background())
 	w.must(err)
+	return a, c
+}
+
+// check checks the state of the destination, as if all servers were lost now.
+func (w *world) check() {
+	a, c := w.read()
 	p, err := c.planFor(Point{})
 	var have map[string]bool
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -56,6 +57,48 @@ func returning(s *server) {
 	s.again()
 }
 
+// keeping is leading, merges segments, and makes a backup and removes what is older. It hands over if it is asked to.
+func keeping(s *server) {
+	s.resumed()
+	s.create(1)
+	s.merge()
+	s.create(1)
+	s.pause()
+	s.retain()
+	s.renew(1)
+	if !s.isAsked() {
+		s.stop()
+		return
+	}
+	s.handOver()
+	s.stand(1, false)
+}
+
+// succeeding is standing, and merges segments and makes a backup as the owner.
+func succeeding(s *server) {
+	if !s.stand(2, true) && !s.stand(1, true) {
+		return
+	}
+	s.create(1)
+	s.merge()
+	s.retain()
+	s.stop()
+}
+
+// watching is a standby without --failover.
+func watching(s *server) {
+	s.watches = true
+	s.stand(2, false)
+}
+
+// resuming is standing, and starts again after its end.
+func resuming(s *server) {
+	standing(s)
+	if s.dead {
+		s.again()
+	}
+}
+
 // standing takes over, and creates plants. It starts again after a crash.
 func standing(s *server) {
 	if !s.stand(2, true) && !s.stand(1, true) {
@@ -85,6 +128,10 @@ func standbyScenarios() []scenario {
 		{name: "fail-back", servers: []program{{"old", "owner", returning}, standby}},
 		{name: "late", servers: []program{{"old", "owner", claiming}, {"new", "newest", standing}}},
 		{name: "race", servers: []program{one, two}},
+		{name: "keep", servers: []program{{"old", "owner", keeping}, {"new", "behind", succeeding}}},
+		{name: "keep-watch", servers: []program{{"old", "owner", keeping}, {"new", "behind", watching}}},
+		{name: "keep-promote", promote: true, servers: []program{{"old", "owner", keeping}, {"new", "behind", succeeding}}},
+		{name: "power", cuts: "all", servers: []program{{"old", "owner", returning}, {"new", "newest", resuming}}},
 		{name: "standbys", servers: []program{{"old", "owner", leading}, one, two}},
 	}
 	for i := range all {
@@ -101,7 +148,7 @@ func TestInterleavingsOfStandbys(t *testing.T) {
 			t.Parallel()
 			all := []bounds{{1, 0, true, ""}, {0, 1, true, ""}}
 			switch {
-			case testing.Short() && s.name != "standby":
+			case testing.Short() && s.name != "standby" && s.name != "keep":
 				t.Skip("part of the long form")
 			case testing.Short():
 				all = []bounds{{0, 0, true, ""}}
@@ -172,22 +219,11 @@ func (s *server) again() {
 func (s *server) stand(rounds int, takesOver bool) bool {
 	s.shut()
 	ctx := context.Background()
-	st := newStandby(s.configuration(), &port{s}, s.former)
-	defer func() {
-		if st.live != nil {
-			s.w.must(st.Close())
-		}
-	}()
 	for n := 0; n < rounds && !s.dead; n++ {
-		s.phase = "bring"
-		for range 3 {
-			if st.live == nil && !s.dead {
-				s.report(st.bring(ctx))
-			}
-		}
-		if st.live == nil {
+		if !s.bring() {
 			return false
 		}
+		st := s.standby
 		s.phase = "follow"
 		err := st.round(ctx)
 		s.report(err)
@@ -203,21 +239,71 @@ func (s *server) stand(rounds int, takesOver bool) bool {
 		}
 		if err == nil && st.due(promote) {
 			s.phase = "claim"
-			if s.caughtUp, err = st.takeOver(ctx); err == nil && !s.dead {
-				s.w.must(st.Close())
-				st.live = nil
+			if st.won, err = st.takeOver(ctx); err == nil && !s.dead {
+				s.shut()
+				s.caughtUp = st.won
 				return s.claimOwn()
 			}
-			s.caughtUp = ""
+			st.won = ""
 			s.report(err)
 		}
-		if errors.Is(err, errRestore) {
-			s.w.must(st.Close())
-			st = newStandby(s.configuration(), &port{s}, "")
+		if errors.Is(err, errRestore) && !s.dead {
+			s.shut()
 		}
 	}
 	return false
 }
+
+// bring opens the store of a standby, unless it is open, as OpenStandby does.
+func (s *server) bring() bool {
+	if s.standby != nil {
+		return true
+	}
+	s.phase = "bring"
+	st := newStandby(s.configuration(), &port{s}, s.former)
+	s.former = ""
+	for n := 0; n < 3 && st.live == nil && !s.dead; n++ {
+		s.report(st.bring(context.Background()))
+	}
+	if st.live == nil {
+		return false
+	}
+	s.standby, s.synced = st, 0
+	if info, err := os.Stat(s.db + "-wal"); err == nil {
+		s.synced = info.Size()
+	}
+	return true
+}
+
+// settle lets a standby follow when all others have ended: its store then is what a restore returns.
+func (s *server) settle() {
+	if s.standby == nil || s.dead || s.wait(&call{name: "end", pause: true, last: true, do: nothing}) != nil {
+		return
+	}
+	a, c := s.w.read()
+	p, err := c.planFor(Point{})
+	if err != nil {
+		return
+	}
+	want, have := s.w.reach(a, p), tip{}
+	s.alone = true
+	for range 2 {
+		if !s.bring() {
+			break
+		}
+		if err = s.standby.round(context.Background()); errors.Is(err, errRestore) {
+			s.shut()
+			continue
+		}
+		have.number, have.history, _ = s.standby.live.Commits()
+	}
+	if err != nil || have != want {
+		s.w.violated("%s follows up to commit %d, and a restore has those up to %d, or others: %v",
+			s.name, have.number, want.number, err)
+	}
+}
+
+func nothing() (string, error) { return "", nil }
 
 func (s *server) report(err error) {
 	if err != nil {
@@ -228,7 +314,7 @@ func (s *server) report(err error) {
 // pause lets another server go on.
 func (s *server) pause() {
 	if !s.dead {
-		_ = s.wait(&call{name: "pause", pause: true, do: func() (string, error) { return "", nil }})
+		_ = s.wait(&call{name: "pause", pause: true, do: nothing})
 	}
 }
 
@@ -237,7 +323,7 @@ func (s *server) passes() bool {
 	if s.dead {
 		return false
 	}
-	c := &call{name: "--failover", choice: true, do: func() (string, error) { return "", nil }}
+	c := &call{name: "--failover", choice: true, do: nothing}
 	_ = s.wait(c)
 	return c.passed
 }
@@ -258,11 +344,7 @@ func (s *server) checkStore() {
 	if s.caughtUp == "" {
 		return
 	}
-	reading := w.world(w.t, w.objects, w.dir)
-	reading.free = true
-	a := newArchive(&port{&server{w: reading}}, w.names, "")
-	c, err := a.contents(context.Background())
-	w.must(err)
+	a, c := w.read()
 	if c.owner.Session != s.session {
 		return
 	}

@@ -56,6 +56,12 @@ type server struct {
 	owns   bool   // Claim has returned
 	former string // session that the server has released
 
+	standby *Standby // that follows an owner
+	synced  int64    // bytes of the standby's WAL that are on stable storage
+	disk    string   // the store after a power cut; empty: there was none
+	alone   bool     // no other server runs any more, so the operations do not wait
+	watches bool     // a standby without --failover
+
 	// For the controls: the owner as the server has stored it, as it was before the last segment was stored, whether the
 	// server has begun a timeline, and its lists before it has stored the owner.
 	ownerPut, ownerSeen []byte
@@ -71,6 +77,7 @@ type call struct {
 	put     *late // nil: it is not a put
 	once    bool  // the put is not repeated
 	pause   bool  // the switch to another server is no preemption
+	last    bool  // it waits for the ends of the other servers
 	choice  bool  // whether time passes
 	passed  bool
 	do      func() (string, error)
@@ -119,8 +126,11 @@ func (s *server) configuration() Config {
 		Engine: s.engine, Lag: time.Second, Sync: true, CaughtUp: s.caughtUp, Failover: s.w.scenario.failover,
 		Record: func(audit.Event) {}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 	}
-	if c.Failover == 0 {
+	switch {
+	case c.Failover == 0:
 		c.TakeOver = []string{s.w.timeline}
+	case s.watches:
+		c.Failover = 0
 	}
 	return c
 }
@@ -144,8 +154,39 @@ func (s *server) shut() {
 	if s.engine != nil {
 		s.w.must(s.engine.Close())
 	}
-	s.engine, s.owns, s.dead, s.caughtUp = nil, false, false, ""
+	if s.standby != nil {
+		s.w.must(s.standby.Close())
+	}
+	s.engine, s.standby, s.owns, s.dead, s.caughtUp = nil, nil, false, false, ""
+	s.db, s.disk = cmp.Or(s.disk, s.db), ""
 	s.began, s.claiming, s.lists = false, false, map[string][]file{}
+}
+
+// cutPower remembers the store as it is after a power cut: without the commits of a standby and without the mark, which
+// are not synced.
+func (s *server) cutPower() {
+	dir := filepath.Dir(s.db)
+	files, err := os.ReadDir(dir)
+	s.w.must(err)
+	disk, err := os.MkdirTemp(s.w.dir, s.name)
+	s.w.must(err)
+	s.disk = filepath.Join(disk, filepath.Base(s.db))
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		s.w.must(err)
+		switch {
+		case strings.HasSuffix(f.Name(), dbfile.MarkSuffix):
+			content = nil
+		case strings.HasSuffix(f.Name(), "-wal") && s.standby != nil:
+			content = content[:min(int64(len(content)), s.synced)]
+		}
+		s.w.must(os.WriteFile(filepath.Join(disk, f.Name()), content, 0o600))
+	}
+	o, err := dbfile.ReadOrigin(s.db)
+	s.w.must(err)
+	if o != (dbfile.Origin{}) {
+		s.w.must(dbfile.WriteOrigin(s.disk, o)) // with the inode of the copy
+	}
 }
 
 // start starts the server, and reports whether it may create plants.
@@ -260,9 +301,10 @@ func (s *server) backup() {
 	}
 }
 
-// retain makes a backup and removes older ones.
+// retain makes a backup and removes older ones. Plants are created meanwhile.
 func (s *server) retain() {
-	if s.backup(); s.alive() {
+	s.backup()
+	if s.create(1); s.alive() {
 		s.phase = "retain"
 		s.removeOld()
 	}
@@ -279,7 +321,7 @@ func (s *server) stop() {
 
 // perform waits until the explorer lets an operation happen.
 func (s *server) perform(name string, changes bool, do func() (string, error)) error {
-	if s.w.free {
+	if s.w.free || s.alone {
 		_, err := do()
 		return err
 	}
@@ -384,7 +426,7 @@ func (p *port) store(name string, content []byte, once bool) error {
 		return text(content), nil
 	}}
 	switch {
-	case p.w.free:
+	case p.w.free, p.alone:
 		_, err := c.do()
 		return err
 	case p.dead:
