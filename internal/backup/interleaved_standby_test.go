@@ -99,6 +99,17 @@ func resuming(s *server) {
 	}
 }
 
+// reviving is standing, and is started again with --take-over after its end.
+func reviving(s *server) {
+	if s.stand(2, true) {
+		s.create(1)
+		s.stop()
+	}
+	if s.allowed = s.dead; s.dead {
+		s.again()
+	}
+}
+
 // standing takes over, and creates plants. It starts again after a crash.
 func standing(s *server) {
 	if !s.stand(2, true) && !s.stand(1, true) {
@@ -132,6 +143,7 @@ func standbyScenarios() []scenario {
 		{name: "keep-watch", servers: []program{{"old", "owner", keeping}, {"new", "behind", watching}}},
 		{name: "keep-promote", promote: true, servers: []program{{"old", "owner", keeping}, {"new", "behind", succeeding}}},
 		{name: "power", cuts: "all", servers: []program{{"old", "owner", returning}, {"new", "newest", resuming}}},
+		{name: "revived", cuts: "standbys", servers: []program{{"old", "owner", leading}, {"new", "newest", reviving}}},
 		{name: "standbys", servers: []program{{"old", "owner", leading}, one, two}},
 	}
 	for i := range all {
@@ -148,6 +160,8 @@ func TestInterleavingsOfStandbys(t *testing.T) {
 			t.Parallel()
 			all := []bounds{{1, 0, true, ""}, {0, 1, true, ""}}
 			switch {
+			case testing.Short() && s.name == "revived":
+				all = []bounds{{0, 1, true, ""}}
 			case testing.Short() && s.name != "standby" && s.name != "keep":
 				t.Skip("part of the long form")
 			case testing.Short():

@@ -60,6 +60,7 @@ type server struct {
 	synced  int64    // bytes of the standby's WAL that are on stable storage
 	disk    string   // the store after a power cut; empty: there was none
 	alone   bool     // no other server runs any more, so the operations do not wait
+	allowed bool     // the operator starts the server with --take-over
 	watches bool     // a standby without --failover
 
 	// For the controls: the owner as the server has stored it, as it was before the last segment was stored, whether the
@@ -131,6 +132,11 @@ func (s *server) configuration() Config {
 		c.TakeOver = []string{s.w.timeline}
 	case s.watches:
 		c.Failover = 0
+	case s.allowed:
+		_, all := s.w.read()
+		current, err := all.current()
+		s.w.must(err)
+		c.TakeOver = []string{current}
 	}
 	return c
 }

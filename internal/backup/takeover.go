@@ -38,10 +38,12 @@ func (s *Service) follow(
 		}
 		return o, err
 	}
-	if s.dry && (errNext == nil || origin.Newest && !origin.Holder) { // CatchUp would restore the store
-		return o, nil
+	if s.dry && errNext != nil && origin.Newest && !origin.Holder {
+		if unchanged, err := s.isUnchanged(ctx, origin); err != nil || unchanged { // CatchUp would restore the store
+			return o, err
+		}
 	}
-	if errNext != nil {
+	if s.dry || errNext != nil {
 		return o, errNext
 	}
 	id, c, err := s.putOwner(ctx, current)
@@ -158,6 +160,9 @@ func (s *Service) nextTimeline(
 		}
 	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
 		o.Commits = commits
+	case commits < origin.Commits: // which were not on stable storage, as those of a standby
+		return o, s.owned(fmt.Sprintf("has commits up to %d, and this store has lost those after %d, as in a power cut; "+
+			"restore it again", last, commits), "")
 	default:
 		o.From, o.Commits, o.Earlier = origin.Timeline, origin.Commits, !origin.Newest
 		newer := origin.Timeline != current && c.hasCommits(current) || last > origin.Commits
@@ -213,9 +218,14 @@ func CatchUp(ctx context.Context, c Config) (id string, r Recovered, err error) 
 	return s.catchUp(ctx, origin)
 }
 
-func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (id string, r Recovered, err error) {
+// isUnchanged reports whether a restored store has no other commits than a restore has left in it.
+func (s *Service) isUnchanged(ctx context.Context, origin dbfile.Origin) (bool, error) {
 	commits, _, err := backupfile.HistoryAt(ctx, s.path, origin.Commits)
-	if err != nil || commits != origin.Commits && commits != origin.Entry {
+	return commits == origin.Commits || commits == origin.Entry, err
+}
+
+func (s *Service) catchUp(ctx context.Context, origin dbfile.Origin) (id string, r Recovered, err error) {
+	if unchanged, err := s.isUnchanged(ctx, origin); err != nil || !unchanged {
 		return "", r, err
 	}
 	all, err := s.contents(ctx)
