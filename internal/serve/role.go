@@ -70,6 +70,7 @@ func (v *instance) mustFollow(ctx context.Context) (follow bool, err error) {
 	case errStat == nil && info.Size() > 0, errStat != nil && !errors.Is(errStat, fs.ErrNotExist):
 		ctx, cancel := context.WithTimeout(ctx, claimMax)
 		defer cancel()
+		c.RestoreMissing = false // it would let a standby take over at each start
 		reason = backup.Check(ctx, c)
 		follow = backup.IsRefusal(reason) || c.Standby && reason != nil // otherwise the claim reports it
 	case c.Standby:
