@@ -47,8 +47,9 @@ type Config struct {
 // returns nil. Its errors are usage errors, store.ErrBroken, backup.FencedError, and the errors of listeners and of the
 // engine. One of two machines runs as a standby or as the owner, see role.go.
 func Run(ctx context.Context, c Config) error {
+	m := newManager(c.Log.Logger)
 	for next := (role{}); ; {
-		v := &instance{Config: c, role: next, log: c.Log.Logger, metrics: newMetrics(c.Version)}
+		v := &instance{Config: c, role: next, manager: m, log: c.Log.Logger, metrics: newMetrics(c.Version)}
 		cause, err := v.live(ctx)
 		if v.successor == nil || err != nil {
 			return errors.Join(cause, err)
@@ -59,7 +60,10 @@ func Run(ctx context.Context, c Config) error {
 
 // live runs a server from its start to its end. cause is why it has ended.
 func (v *instance) live(ctx context.Context) (cause, err error) {
-	if cause = v.open(ctx); cause == nil {
+	opened := v.manager.opening()
+	cause = v.open(ctx)
+	opened()
+	if cause == nil {
 		cause, err = v.serve(ctx)
 	} else if v.succeed(ctx, cause); v.successor == nil {
 		cause = stoppedEarly(ctx, cause, v.log)
@@ -74,6 +78,7 @@ type instance struct {
 	Config
 	role
 
+	manager *manager
 	log     *slog.Logger
 	metrics *prometheus.Registry
 
@@ -225,12 +230,12 @@ func (v *instance) serve(ctx context.Context) (cause, err error) {
 	}
 	v.log.Info(state, "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
 		"admin", v.servers.Admin.String(), "db", v.Settings.DB.String(), "version", v.Version)
-	manager := startManager(v.log)
-	cause = v.run(ctx, manager)
+	v.manager.ready()
+	cause = v.run(ctx)
 	failure := v.failure()
 	cause = errors.Join(cause, failure)
 	if v.succeed(ctx, cause); v.successor == nil {
-		manager.stopping()
+		v.manager.stopping()
 	}
 	for _, retire := range v.retiring {
 		retire()
@@ -248,15 +253,14 @@ func (v *instance) serve(ctx context.Context) (cause, err error) {
 	return cause, err
 }
 
-// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
-// and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed,
-// and certificates when their files have changed.
-func (v *instance) run(ctx context.Context, manager *manager) error {
+// run waits until the server must stop. It returns nil after a signal and after a failure of the store. It loads the
+// settings again after SIGHUP and when the settings file has changed, and certificates when their files have changed.
+func (v *instance) run(ctx context.Context) error {
 	changes, certificates := time.Tick(reloadEvery), time.Tick(certs.CheckEvery)
 	for {
 		select {
-		case <-manager.watchdog:
-			manager.alive()
+		case <-v.manager.watchdog:
+			v.manager.alive()
 		case <-ctx.Done():
 			v.log.Info("shutting down: responding to accepted requests", "cause", context.Cause(ctx))
 			return nil

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -58,18 +59,46 @@ func openSockets(s *config.Settings, log *slog.Logger) (map[string]*net.TCPListe
 type manager struct {
 	watchdog <-chan time.Time // when alive is due; nil: never
 	log      *slog.Logger
+	started  bool // the server was ready
 	failed   bool // the log has a line about it
 }
 
-// startManager reports that the server is ready. The caller ends the manager with stopping.
-func startManager(log *slog.Logger) *manager {
+func newManager(log *slog.Logger) *manager {
 	m := &manager{log: log}
 	// A malformed variable counts as absent: only systemd writes it.
 	if timeout, err := daemon.SdWatchdogEnabled(false); err == nil && timeout > 0 {
 		m.watchdog = time.Tick(timeout / 2) // as sd_watchdog_enabled(3) recommends
 	}
-	m.notify(daemon.SdNotifyReady)
 	return m
+}
+
+// opening reports until end that the server opens its parts, even if one of them hangs. A restore may take longer than
+// TimeoutStartSec=, and after a change of the role longer than WatchdogSec=.
+func (m *manager) opening() (end func()) {
+	const every, extend = 10 * time.Second, "EXTEND_TIMEOUT_USEC=60000000"
+	tick, state := time.Tick(every), extend
+	if m.started {
+		tick, state = m.watchdog, daemon.SdNotifyWatchdog
+	}
+	ended := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			m.notify(state)
+			select {
+			case <-tick:
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() { close(ended); running.Wait() }
+}
+
+// ready reports that the server is ready.
+func (m *manager) ready() {
+	m.started = true
+	m.notify(daemon.SdNotifyReady)
 }
 
 // alive tells the watchdog that the loop that reloads settings and ends the server still runs.

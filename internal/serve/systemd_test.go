@@ -41,7 +41,9 @@ func TestBlockedManager(t *testing.T) { //nolint:paralleltest // it sets a varia
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		startManager(slog.New(slog.NewTextHandler(&log, nil))).stopping()
+		m := newManager(slog.New(slog.NewTextHandler(&log, nil)))
+		m.ready()
+		m.stopping()
 	}()
 	select {
 	case <-ended:
