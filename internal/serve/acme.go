@@ -27,13 +27,20 @@ func (v *instance) openACME(ctx context.Context) (err error) {
 		return nil
 	}
 	c := s.ACME
-	c.Log, c.Metrics = v.log, v.metrics
+	c.Log = v.log
+	if !v.follow { // a standby that was not the owner has no certificate, which is no fault
+		c.Metrics = v.metrics
+	}
 	if database, ok := v.engine.(*postgres.Engine); ok {
 		c.Storage = database.ACME()
 	} else if c.Storage, err = acme.NewFileStorage(s.DB.Path + "-acme"); err != nil {
 		return fmt.Errorf("open the directory of certificates: %w", err)
 	}
 	v.acme = acme.New(ctx, c)
+	if v.follow { // a standby serves the certificates that it has stored as the owner
+		v.onClose(v.acme.Close)
+		return nil
+	}
 	v.onStart(v.acme.Start) // the listeners accept the challenges
 	v.onRetire(v.acme.Stop) // handshakes continue to receive the certificates
 	v.onClose(v.acme.Close)

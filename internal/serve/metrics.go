@@ -46,7 +46,7 @@ func (v *instance) numbers() admin.Numbers {
 		n.KeyFetchesFailed, n.KeysFetched = v.verifier.Fetches()
 	}
 	switch pair := h.certificates.pair; {
-	case v.acme != nil:
+	case v.acme != nil && !v.follow:
 		n.OrdersIssued, n.OrdersFailed = v.acme.Orders()
 		n.Certificate = validity(v.acme.Validity())
 	case pair != nil:

@@ -130,7 +130,7 @@ func (v *instance) open(ctx context.Context) error {
 		{v.openWebhooks, false},
 		{v.openServers, false},
 		{v.openNotifier, false},
-		{v.openACME, true},
+		{v.openACME, false},
 		{v.greet, true}, // prints the tokens once, so it follows every step that can fail
 	} {
 		if step.owner && v.standby != nil {
