@@ -3,6 +3,7 @@ package writepath_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/writepath"
 )
 
@@ -122,6 +124,28 @@ func TestHungSubject(t *testing.T) {
 			t.Errorf("the registration took %s, want %s", took, want)
 		}
 	})
+}
+
+// standbySubjects is the engine of a standby, which stores no subject.
+type standbySubjects struct{ stub }
+
+func (*standbySubjects) PutSubject(_ context.Context, t auth.Token, _ int) (auth.Token, error) {
+	return t, fmt.Errorf("%w of the server on host-a", store.ErrStandby)
+}
+
+// TestSubjectAtStandby shows that a subject which the owner has not seen learns where it has to sign in.
+func TestSubjectAtStandby(t *testing.T) {
+	t.Parallel()
+	claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate})
+	s, err := writepath.New(t.Context(), writepath.Config{Engine: &standbySubjects{}, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const want = "nothing was stored because this server is a standby; make changes at the server that accepts plants"
+	if _, err := s.AuthenticateClaims(t.Context(), claims); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 // TestManyUses shows that one transaction stores few uses of tokens, however many were used.

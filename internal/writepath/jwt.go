@@ -91,8 +91,8 @@ func (c *credentials) unregistered(err error) error {
 		return plant.Errorf(plant.CodeStoreUnavailable,
 			"nothing was stored because the store has too many subjects of the issuer; ask the store's operator")
 	}
-	if errors.Is(err, store.ErrFull) {
-		return clientError(err)
+	if errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrStandby) { // it stores what the owner has stored
+		return store.ClientError(err, "nothing was stored because", "")
 	}
 	return c.unreadable(err)
 }
