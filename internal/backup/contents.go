@@ -270,6 +270,21 @@ func (c *contents) isUsed(id string) bool {
 	return len(c.segments[id]) > 0 || slices.ContainsFunc(c.bases, isOf)
 }
 
+// isUnusedSince reports whether a timeline and those that it follows have no commits, back to one that follows a wanted
+// one. Starts that failed or were killed leave such timelines.
+func (c *contents) isUnusedSince(id string, wanted func(from string) bool) bool {
+	for _, part := range c.line(id) {
+		t := c.timelines[part.timeline]
+		if t.ID == "" || c.isUsed(t.ID) {
+			return false
+		}
+		if wanted(t.From) {
+			return true
+		}
+	}
+	return false
+}
+
 // known returns the timelines that lead to one, and those that they have left out. Each of them had the owner once.
 func (c *contents) known(id string) map[string]bool {
 	known := map[string]bool{}

@@ -248,8 +248,8 @@ func TestCopyWithoutHistory(t *testing.T) {
 	r.wantRestored(time.Time{}, 1)
 }
 
-// TestKilledAsItBegins goes on after the server was killed when its timeline had begun, and nothing beside the store
-// said so yet, even if the history of the store is not known.
+// TestKilledAsItBegins goes on after the server was killed twice when its timeline had begun, and nothing beside the
+// store said so yet, even if the history of the store is not known.
 func TestKilledAsItBegins(t *testing.T) {
 	t.Parallel()
 	r := newCopyRig(t)
@@ -259,10 +259,14 @@ func TestKilledAsItBegins(t *testing.T) {
 	r.must(r.engine.Close())
 	before, err := dbfile.ReadOrigin(r.path)
 	r.must(err)
+	for range 2 {
+		r.serve(r.config.DB)
+		_, err = r.ensureOwner(t.Context(), true)
+		r.must(err)
+		r.must(dbfile.WriteOrigin(r.path, before))
+		r.must(r.engine.Close())
+	}
 	r.serve(r.config.DB)
-	_, err = r.ensureOwner(t.Context(), true)
-	r.must(err)
-	r.must(dbfile.WriteOrigin(r.path, before))
 	r.must(r.engine.StopJournal(t.Context()))
 	r.must(r.engine.Close())
 	r.serve(r.config.DB)

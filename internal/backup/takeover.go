@@ -84,15 +84,15 @@ func (s *Service) mayTakeOver(c *contents, current string, origin dbfile.Origin)
 			id != "" && (origin.Replaces == id || origin.Holder && origin.Timeline == id)
 	}
 	missing := s.config.RestoreMissing && origin.Newest
-	begun := c.timelines[current]
-	unused := begun.ID != "" && !c.isUsed(current) // such as after a start that was killed
-	if may(current) || missing || s.hasCaughtUp(c, "") || unused && (begun.From == "" || may(begun.From)) ||
+	mayFollow := func(from string) bool { return from == "" || may(from) }
+	if may(current) || missing || s.hasCaughtUp(c, "") || c.isUnusedSince(current, mayFollow) ||
 		c.owner.After == current && may(c.owner.Timeline) { // which has not begun
 		return nil
 	}
 	last, _ := c.end(current)
 	by := c.owner
 	if by.Timeline != current && by.After != current { // a server that was refused has stored its session since
+		begun := c.timelines[current]
 		by.Host, by.Since = begun.Host, begun.Since
 	}
 	return s.owned(fmt.Sprintf("belongs to the server on %s since %s, whose last commit there is %d",
@@ -145,7 +145,7 @@ func (s *Service) nextTimeline(
 		o.Commits = commits
 		return o, nil
 	case origin.Holder || origin.Timeline == "" && origin.Replaces == "": // it goes on, or is a copy of the file
-		begun := !c.isUsed(current) && c.timelines[current].From == origin.Timeline // and was killed then
+		begun := c.isUnusedSince(current, func(from string) bool { return from == origin.Timeline })
 		goesOn := begun || origin.Holder && origin.Timeline == current
 		reason, err := s.differs(ctx, last, history, goesOn)
 		if reason != "" {
