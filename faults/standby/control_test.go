@@ -36,8 +36,8 @@ var (
 	// A fenced owner replaces its store, with the commits that the destination lacks.
 	keepsNothing = rig.Weakness{
 		File: "internal/backup/standby.go",
-		Old:  "\tif o.Newest && !o.Holder && (have == o.Commits || have == o.Entry) {",
-		New:  "\tif o.Newest || o.Holder {",
+		Old:  "\tif unchanged && o.Commits <= max(c.lastOf(id), c.lastOf(o.Timeline)) {",
+		New:  "\tif unchanged || o.Holder {",
 	}
 )
 

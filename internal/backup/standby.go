@@ -239,7 +239,7 @@ func (s *Standby) restore(ctx context.Context, replace bool) error {
 	}
 	a := newArchive(s.to, names, "")
 	s.config.Log.Info("restoring the store of the standby", "db", s.path, "destination", s.config.Destination)
-	r, err := a.Restore(ctx, s.config.DB, Point{}, replace, nil)
+	r, err := a.Restore(ctx, s.path, Point{}, replace, nil)
 	if err == nil {
 		s.config.Log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
 	}
@@ -249,14 +249,15 @@ func (s *Standby) restore(ctx context.Context, replace bool) error {
 // replace restores a store that the line of a timeline does not have the last commit of. It first sets the store aside,
 // unless that is only an older copy of the destination.
 func (s *Standby) replace(ctx context.Context, c *contents, id string, have int64) error {
-	if _, err := c.plan(id, time.Time{}); err != nil { // then the store stays where it is
+	if _, err := c.planFor(Point{}); err != nil { // then the store stays where it is
 		return err
 	}
 	o, err := dbfile.ReadOrigin(s.path)
 	if err != nil {
 		return err
 	}
-	if o.Newest && !o.Holder && (have == o.Commits || have == o.Entry) { // no command has changed it since
+	unchanged := o.Newest && !o.Holder && (have == o.Commits || have == o.Entry)
+	if unchanged && o.Commits <= max(c.lastOf(id), c.lastOf(o.Timeline)) { // else somebody has removed commits
 		return s.restore(ctx, true)
 	}
 	aside, err := backupfile.SetAside(ctx, s.path)

@@ -86,29 +86,70 @@ func TestStandbyWithoutFile(t *testing.T) {
 	r.must(s.Close())
 }
 
-// TestStandbyKeepsChanges opens a standby on a restored store that a command has changed since: the change is kept
-// aside.
+// TestStandbyKeepsChanges opens a standby on a store with commits that the destination lacks, also through a link: the
+// store is kept aside, and not while there is nothing to restore.
 func TestStandbyKeepsChanges(t *testing.T) {
 	t.Parallel()
-	r, db := newStandbyRig(t)
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
-	r.must(err)
-	r.create(1)
-	r.ship()
-	r.must(s.round(t.Context()))
-	r.must(s.Close())
-	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, MustExist: true})
-	r.must(err)
-	r.must(engine.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: audit.StoreRestore}))
-	r.must(engine.Close())
-	s, err = OpenStandby(t.Context(), r.standbyConfig(db), "")
-	r.must(err)
-	if got, want := s.Status().Commits, r.contents().lastOf(r.ownTimeline()); got != want {
-		t.Errorf("the store has %d commits, want %d", got, want)
+	changed := func(r *copyRig, db string) {
+		engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, MustExist: true})
+		r.must(err)
+		r.must(engine.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: audit.StoreRestore}))
+		r.must(engine.Close())
 	}
-	r.must(s.Close())
-	if kept, _ := filepath.Glob(db + "-set-aside-*"); len(kept) != 1 {
-		t.Errorf("kept %v, want one file", kept)
+	for name, test := range map[string]struct {
+		change func(r *copyRig, db string)
+		stays  bool
+	}{
+		"a command has changed it": {change: changed},
+		"somebody has removed commits": {change: func(r *copyRig, _ string) {
+			all := r.segments()
+			r.must(os.Remove(filepath.Join(r.to, all[len(all)-1].name)))
+		}},
+		"two servers have gone on": {stays: true, change: func(r *copyRig, db string) {
+			changed(r, db)
+			all := r.segments()
+			other := all[len(all)-1].Segment
+			other.Timeline = newID()
+			r.must(os.WriteFile(filepath.Join(r.to, other.Name(r.names.segmentPrefix())), nil, 0o600))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, db := newStandbyRig(t)
+			link := filepath.Join(t.TempDir(), filepath.Base(db))
+			r.must(os.Symlink(db, link))
+			c := r.standbyConfig(link)
+			s, err := OpenStandby(t.Context(), c, "")
+			r.must(err)
+			r.create(1)
+			r.ship()
+			r.must(s.round(t.Context()))
+			r.must(s.Close())
+			test.change(r, db)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.Log = slog.New(slog.NewTextHandler(lineFunc(func(line string) {
+				if t.Log(line); strings.Contains(line, "trying again") {
+					cancel()
+				}
+			}), nil))
+			s, err = OpenStandby(ctx, c, "")
+			kept, _ := filepath.Glob(db + "-set-aside-*")
+			if test.stays {
+				if err == nil || len(kept) > 0 || !fileExists(t, db) {
+					t.Errorf("got %v, kept %v, want the store at its place", err, kept)
+				}
+				return
+			}
+			r.must(err)
+			if got, want := s.Status().Commits, r.contents().lastOf(r.ownTimeline()); got != want {
+				t.Errorf("the store has %d commits, want %d", got, want)
+			}
+			r.must(s.Close())
+			if len(kept) != 1 {
+				t.Errorf("kept %v, want one file", kept)
+			}
+		})
 	}
 }
 
