@@ -77,7 +77,8 @@ func (s StandbyStatus) Behind() time.Duration { return time.Since(s.Current) }
 
 // Error implements error.
 func (s StandbyStatus) Error() string {
-	text := fmt.Sprintf("%v of the server on %s, %.1f s behind", store.ErrStandby, s.Host, s.Behind().Seconds())
+	text := fmt.Sprintf("%v of the server on %s, %.1f s behind",
+		store.ErrStandby, cmp.Or(s.Host, "an unknown host"), s.Behind().Seconds())
 	if s.Fault != nil {
 		text += ": " + s.Fault.Error()
 	}
@@ -89,6 +90,10 @@ func (StandbyStatus) Unwrap() error { return store.ErrStandby }
 
 // errRestore means that the store cannot follow the owner any more, and has to be restored.
 var errRestore = errors.New("the store has to be restored to follow the owner")
+
+// errUnowned means that somebody has removed the owner, and its server has not stored it again: it may have ended.
+var errUnowned = errors.New(
+	"the object with the owner is missing; start the other server, or run plantstore promote on this machine")
 
 const (
 	standbyPoll  = time.Second
@@ -333,6 +338,8 @@ func (s *Standby) run(ctx context.Context) {
 				return
 			}
 			s.won, err = "", fmt.Errorf("take over: %w", err)
+		} else if err == nil && s.owner.Session == "" {
+			err = errUnowned
 		}
 		s.report(ctx, err, due)
 		if due {
@@ -415,6 +422,9 @@ func (s *Standby) look(ctx context.Context, o owner) error {
 	text, err := read(ctx, s.service.to, s.service.names.renewalName(), renewalBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if o.Session == "" { // then it is as if the owner did not renew its ownership
+		o.Failover = s.owner.Failover
 	}
 	now := time.Now()
 	var r renewal

@@ -153,6 +153,39 @@ func TestStandbyKeepsChanges(t *testing.T) {
 	}
 }
 
+// TestStandbyWithoutOwner removes the owner, and its server does not store it again: the standby says so, and takes
+// over as from an owner that does not renew its ownership.
+func TestStandbyWithoutOwner(t *testing.T) {
+	t.Parallel()
+	r, db := newStandbyRig(t)
+	c := r.standbyConfig(db)
+	o := r.contents().owner
+	o.Failover = c.Failover
+	r.must(putObject(t.Context(), r.Service.to, r.names.ownerName(), o))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.Log = slog.New(slog.NewTextHandler(lineFunc(func(line string) {
+		if t.Log(line); strings.Contains(line, errUnowned.Error()) {
+			cancel()
+		}
+	}), nil))
+	s, err := OpenStandby(t.Context(), c, "")
+	r.must(err)
+	r.must(s.round(t.Context()))
+	r.must(os.Remove(filepath.Join(r.to, r.names.ownerName())))
+	s.run(ctx)
+	if err := s.Status(); !errors.Is(err.Fault, errUnowned) || strings.Contains(err.Error(), "server on ,") {
+		t.Errorf("the status is %v", err)
+	}
+	s.renewed = time.Now().Add(-c.Failover)
+	if !s.due(false) {
+		t.Error("no server takes over")
+	}
+	_, err = s.takeOver(t.Context())
+	r.must(err)
+	r.must(s.Close())
+}
+
 // TestStandbyLeavesTime lets a take-over fail: the standby repeats it at once, but not without end.
 func TestStandbyLeavesTime(t *testing.T) {
 	t.Parallel()
