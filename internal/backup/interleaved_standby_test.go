@@ -228,7 +228,7 @@ func (s *server) again() {
 	}
 }
 
-// stand is a process that follows the owner for some rounds, as OpenStandby and Standby.run do, and reports whether it
+// stand is a process that follows the owner for some rounds, as Standby.Open and Standby.run do, and reports whether it
 // has taken over. With takesOver, --failover has passed at the end.
 func (s *server) stand(rounds int, takesOver bool) bool {
 	s.shut()
@@ -268,7 +268,7 @@ func (s *server) stand(rounds int, takesOver bool) bool {
 	return false
 }
 
-// bring opens the store of a standby, unless it is open, as OpenStandby does.
+// bring opens the store of a standby, unless it is open, as Standby.Open does.
 func (s *server) bring() bool {
 	if s.standby != nil {
 		return true

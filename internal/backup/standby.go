@@ -63,13 +63,12 @@ type Standby struct {
 	status StandbyStatus
 }
 
-// StandbyStatus is what a standby knows. As an error it is why the server accepts no changes: it wraps
-// store.ErrStandby.
+// StandbyStatus is what a standby knows. As an error it is why the server accepts no changes.
 type StandbyStatus struct {
 	Host    string    // the owner's
 	Commits int64     // number of the last commit
-	Current time.Time // when the store had all commits of the destination
-	Fault   error     // why the last round failed
+	Current time.Time // when the store had all commits of the destination; zero: it is not open yet
+	Fault   error     // why the last round failed, or why the store is not open yet
 }
 
 // Behind returns the time since the store had all commits of the destination.
@@ -79,14 +78,22 @@ func (s StandbyStatus) Behind() time.Duration { return time.Since(s.Current) }
 func (s StandbyStatus) Error() string {
 	text := fmt.Sprintf("%v of the server on %s, %.1f s behind",
 		store.ErrStandby, cmp.Or(s.Host, "an unknown host"), s.Behind().Seconds())
+	if s.Current.IsZero() {
+		text = fmt.Sprintf("%v: %v", store.ErrStandby, store.ErrNotOpen)
+	}
 	if s.Fault != nil {
 		text += ": " + s.Fault.Error()
 	}
 	return text
 }
 
-// Unwrap returns store.ErrStandby.
-func (StandbyStatus) Unwrap() error { return store.ErrStandby }
+// Unwrap returns store.ErrStandby, and store.ErrNotOpen while the store is not open.
+func (s StandbyStatus) Unwrap() []error {
+	if s.Current.IsZero() {
+		return []error{store.ErrStandby, store.ErrNotOpen}
+	}
+	return []error{store.ErrStandby}
+}
 
 // errRestore means that the store cannot follow the owner any more, and has to be restored.
 var errRestore = errors.New("the store has to be restored to follow the owner")
@@ -108,38 +115,43 @@ const (
 	roleChangeMax = 30 * time.Second // in which a server has no lock while it opens the store again
 )
 
-// OpenStandby brings the store at c.DB to what the destination has, and restores it if that is necessary. It waits
-// until the destination has a backup and responds. former is the session by which this process was the owner before;
-// empty: it was not. The error is an OwnedError if the destination has another store. The caller starts the standby,
-// and closes it.
-func OpenStandby(ctx context.Context, c Config, former string) (s *Standby, err error) {
+// NewStandby returns the standby of the store at c.DB. former is the session by which this process was the owner
+// before; empty: it was not. The caller opens and starts the standby, and closes it.
+func NewStandby(c Config, former string) (*Standby, error) {
 	to, err := newDestination(c)
 	if err != nil {
 		return nil, err
 	}
-	s = newStandby(c, to, former)
+	return newStandby(c, to, former), nil
+}
+
+// Open brings the store to what the destination has, and restores it if that is necessary. It waits until the
+// destination has a backup and responds; Status tells why. The error is an OwnedError if the destination has another
+// store.
+func (s *Standby) Open(ctx context.Context) error {
 	restored := false
 	for wait, logged := openRetry, ""; ; wait = min(2*wait, openRetryMax) {
 		err := s.bring(ctx)
 		switch {
 		case err == nil && s.live != nil:
-			return s, nil
+			return nil
 		case err == nil && !restored:
 			restored = true
 			continue
 		case err == nil:
 			err = fmt.Errorf("%s does not show which commits its newest backup has; start the other server with --backup-lag",
-				to.location(""))
+				s.to.location(""))
 		}
 		if _, owned := errors.AsType[*OwnedError](err); owned || ctx.Err() != nil {
-			return nil, err
+			return err
 		}
+		s.setStatus(StandbyStatus{Fault: err})
 		if text := err.Error(); text != logged {
-			c.Log.Warn("the standby has no store yet; trying again", "error", err)
+			s.config.Log.Warn("the standby has no store yet; trying again", "error", err)
 			logged = text
 		}
 		if err := dbfile.Pause(ctx, wait); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -163,7 +175,7 @@ func (s *Standby) Start() {
 func (s *Standby) Ended() <-chan struct{} { return s.ended }
 
 // Result returns the timeline by which this server has taken over, for Config.CaughtUp. It is empty if the store has to
-// be opened by OpenStandby again.
+// be opened by another standby.
 func (s *Standby) Result() string { return s.won }
 
 // Close ends the standby and closes its store.
@@ -172,6 +184,9 @@ func (s *Standby) Close() error {
 		s.cancel()
 	}
 	s.running.Wait()
+	if s.live == nil { // Open has failed
+		return nil
+	}
 	if s.won == "" {
 		_ = s.record(s.timeline) // without it, a store that cannot follow is set aside
 	}
@@ -183,6 +198,12 @@ func (s *Standby) Status() StandbyStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
+}
+
+func (s *Standby) setStatus(status StandbyStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
 }
 
 // bring opens a store that follows the owner's timeline, or restores one that does not: then live is nil.
@@ -220,7 +241,7 @@ func (s *Standby) bring(ctx context.Context) error {
 		s.timeline, s.bases = c.timelineAt(id, have), c.bases
 		o := dbfile.Origin{Timeline: s.timeline, Commits: have, Newest: true}
 		if err = dbfile.WriteOrigin(s.path, o); err == nil {
-			s.status = StandbyStatus{Host: c.owner.Host, Commits: have, Current: time.Now()}
+			s.setStatus(StandbyStatus{Host: c.owner.Host, Commits: have, Current: time.Now()})
 			return nil
 		}
 	}
@@ -242,6 +263,7 @@ func (s *Standby) restore(ctx context.Context, replace bool) error {
 		return fmt.Errorf("%s has no backup of a store with the file name %s.db, which both servers must have",
 			s.to.location(""), names)
 	}
+	s.setStatus(StandbyStatus{Fault: errors.New("restoring it from " + s.config.Destination)})
 	a := newArchive(s.to, names, "")
 	s.config.Log.Info("restoring the store of the standby", "db", s.path, "destination", s.config.Destination)
 	r, err := a.Restore(ctx, s.path, Point{}, replace, nil)

@@ -24,6 +24,15 @@ func (r *copyRig) standbyConfig(db string) Config {
 	return c
 }
 
+// openStandby returns an open standby.
+func openStandby(ctx context.Context, c Config) (*Standby, error) {
+	s, err := NewStandby(c, "")
+	if err == nil {
+		err = s.Open(ctx)
+	}
+	return s, err
+}
+
 // newStandbyRig returns a server with a backup and a later commit in its destination, and a store restored from them.
 func newStandbyRig(t *testing.T) (r *copyRig, db string) {
 	t.Helper()
@@ -54,7 +63,7 @@ func TestStandbyAfterGap(t *testing.T) {
 	r.ship()
 	r.acquire()
 	r.must(r.makeScheduled(time.Now().Add(time.Second))) // no other one has its name
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err := openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	if got, want := s.Status().Commits, r.newest().number; got != want {
 		t.Errorf("the store has %d commits, want %d", got, want)
@@ -66,7 +75,7 @@ func TestStandbyAfterGap(t *testing.T) {
 func TestStandbyWithoutFile(t *testing.T) {
 	t.Parallel()
 	r, db := newStandbyRig(t)
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err := openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	r.must(s.round(t.Context()))
 	r.must(os.Remove(db))
@@ -80,7 +89,7 @@ func TestStandbyWithoutFile(t *testing.T) {
 		t.Errorf("the round: %v, want %v", err, errRestore)
 	}
 	r.must(s.Close())
-	s, err = OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err = openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	r.must(s.round(t.Context()))
 	r.must(s.Close())
@@ -119,7 +128,7 @@ func TestStandbyKeepsChanges(t *testing.T) {
 			link := filepath.Join(t.TempDir(), filepath.Base(db))
 			r.must(os.Symlink(db, link))
 			c := r.standbyConfig(link)
-			s, err := OpenStandby(t.Context(), c, "")
+			s, err := openStandby(t.Context(), c)
 			r.must(err)
 			r.create(1)
 			r.ship()
@@ -133,7 +142,7 @@ func TestStandbyKeepsChanges(t *testing.T) {
 					cancel()
 				}
 			}), nil))
-			s, err = OpenStandby(ctx, c, "")
+			s, err = openStandby(ctx, c)
 			kept, _ := filepath.Glob(db + "-set-aside-*")
 			if test.stays {
 				if err == nil || len(kept) > 0 || !fileExists(t, db) {
@@ -169,7 +178,7 @@ func TestStandbyWithoutOwner(t *testing.T) {
 			cancel()
 		}
 	}), nil))
-	s, err := OpenStandby(t.Context(), c, "")
+	s, err := openStandby(t.Context(), c)
 	r.must(err)
 	r.must(s.round(t.Context()))
 	r.must(os.Remove(filepath.Join(r.to, r.names.ownerName())))
@@ -190,7 +199,7 @@ func TestStandbyWithoutOwner(t *testing.T) {
 func TestStandbyLeavesTime(t *testing.T) {
 	t.Parallel()
 	r, db := newStandbyRig(t)
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err := openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	r.must(s.round(t.Context()))
 	s.renewed = time.Now()
@@ -212,7 +221,7 @@ func TestStandbySlowDestination(t *testing.T) {
 	t.Parallel()
 	r, db := newStandbyRig(t)
 	c := r.standbyConfig(db)
-	s, err := OpenStandby(t.Context(), c, "")
+	s, err := openStandby(t.Context(), c)
 	r.must(err)
 	r.must(s.round(t.Context()))
 	seen := time.Now().Add(-c.Failover)
@@ -261,9 +270,12 @@ func TestStandbyWithUnknownHistory(t *testing.T) {
 			cancel()
 		}
 	}), nil))
-	if _, err := OpenStandby(ctx, c, ""); !errors.Is(err, context.Canceled) {
+	s, err := NewStandby(c, "")
+	r.must(err)
+	if err := s.Open(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	r.must(s.Close())
 	if restores != 3 { // of a file that is missing, of one that does not fit, and of that again
 		t.Errorf("%d restores before the first pause, want 3", restores)
 	}
@@ -332,7 +344,7 @@ func TestStandbyThatMayOnlyRead(t *testing.T) {
 func TestStandbyAsksAgain(t *testing.T) {
 	t.Parallel()
 	r, db := newStandbyRig(t)
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err := openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	r.must(s.round(t.Context()))
 	command, err := dbfile.RequestPromotion(db)
@@ -369,7 +381,7 @@ func TestStandbyOfOtherName(t *testing.T) {
 func TestStandbyAtDamage(t *testing.T) {
 	t.Parallel()
 	r, db := newStandbyRig(t)
-	s, err := OpenStandby(t.Context(), r.standbyConfig(db), "")
+	s, err := openStandby(t.Context(), r.standbyConfig(db))
 	r.must(err)
 	r.create(1)
 	r.ship()

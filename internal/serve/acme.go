@@ -23,7 +23,7 @@ func withDomain(u *url.URL, s *config.Settings) *url.URL {
 // openACME opens the storage of the certificates by ACME, if the settings ask for them, and reads the stored ones.
 func (v *instance) openACME(ctx context.Context) (err error) {
 	s := v.Settings
-	if !s.HasACME() {
+	if !s.HasACME() || v.acme != nil {
 		return nil
 	}
 	c := s.ACME

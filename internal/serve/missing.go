@@ -12,6 +12,7 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/s3"
 	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/store"
 )
 
 // openMissing restores a store that does not exist, or refuses to create it, if the destination has backups of it: an
@@ -53,6 +54,10 @@ func (v *instance) openMissing(ctx context.Context) error {
 		return nil
 	}
 	v.log.Info("there is no store; restoring it from its backups", "db", s.DB.Path, "destination", s.Backup.Destination)
+	notOpen := fmt.Errorf("%w: restoring it from %s", store.ErrNotOpen, s.Backup.Destination)
+	if err := v.answerEarly(ctx, func() error { return notOpen }); err != nil {
+		return err
+	}
 	archive, err := backup.OpenArchive(ctx, s.Backup.Destination, bucket, s.DB.Path)
 	if err != nil {
 		return err

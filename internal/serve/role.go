@@ -46,10 +46,16 @@ func (v *instance) openStandby(ctx context.Context) (err error) {
 	if v.follow, err = v.mustFollow(ctx); err != nil || !v.follow {
 		return err
 	}
-	if v.standby, err = backup.OpenStandby(ctx, v.backupConfig(), v.former); err != nil {
-		return v.refused(err)
+	if v.standby, err = backup.NewStandby(v.backupConfig(), v.former); err != nil {
+		return err
 	}
 	v.closing = append(v.closing, v.standby.Close)
+	if err := v.answerEarly(ctx, func() error { return v.standby.Status() }); err != nil {
+		return err
+	}
+	if err := v.standby.Open(ctx); err != nil {
+		return v.refused(err)
+	}
 	promauto.With(v.metrics).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_standby_lag_seconds",
 		Help: "Time since this standby had all commits of the destination of the backups.",

@@ -44,7 +44,7 @@ type httpServers struct {
 	tracer *trace.Tracer // nil: no traces
 
 	running sync.WaitGroup
-	failed  chan error // why a server stopped by itself; buffers one error of each
+	failed  chan error // why a server stopped by itself, or cannot go on; buffers one error of each
 }
 
 // Addresses are the URLs of a server.
@@ -66,7 +66,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &httpServers{failed: make(chan error, 2)}
+	h := &httpServers{failed: make(chan error, 3)}
 	v.servers = h
 	v.onClose(h.close)
 	var faults [4]error
@@ -129,6 +129,23 @@ func addressOf(l *listen.Listener, setting string) *net.TCPAddr {
 	return &net.TCPAddr{IP: net.IPv6loopback}
 }
 
+// answerEarly starts the servers of the listeners before the store is open, which may take hours: a probe must find that
+// the process lives, and clients must go to another server. notOpen returns why it is not open, see server.Config.
+func (v *instance) answerEarly(ctx context.Context, notOpen func() error) (err error) {
+	if err := v.openACME(ctx); err != nil {
+		return err
+	}
+	h := v.servers
+	h.config = server.Config{Log: v.log, Metrics: v.metrics, Tracer: h.tracer, NotOpen: notOpen}
+	if h.public, h.admin, err = server.New(h.configOf(v.Settings)); err != nil {
+		return err
+	}
+	h.start()
+	v.log.Info("the store is not open yet: requests receive 503", "listen", h.publicListener.Addr().String(),
+		"public", h.Public.String(), "admin", h.Admin.String())
+	return nil
+}
+
 // openServers creates the servers of the listeners, with the console and the admin API.
 func (v *instance) openServers(context.Context) (err error) {
 	h, s := v.servers, v.Settings
@@ -155,8 +172,19 @@ func (v *instance) openServers(context.Context) (err error) {
 		Warnings: func(ctx context.Context) any { return h.operations.Warnings(ctx) },
 		Tracer:   h.tracer,
 	}
-	h.public, h.admin, err = server.New(h.configOf(s))
-	v.onStart(func(context.Context) { h.serve() })
+	early := h.public != nil
+	if !early {
+		h.public, h.admin, err = server.New(h.configOf(s))
+	}
+	v.onStart(func(context.Context) {
+		h.operations.Start()
+		h.console.Start()
+		if !early {
+			h.start()
+		} else if err := server.Reload(h.public, h.admin, h.configOf(s)); err != nil {
+			h.failed <- err
+		}
+	})
 	return err
 }
 
@@ -185,20 +213,15 @@ func (h *httpServers) open() map[string]int64 {
 	return map[string]int64{"public": int64(h.publicListener.Open()), "admin": int64(h.adminListener.Open())}
 }
 
-// serve starts the servers. drain waits for their goroutines.
-func (h *httpServers) serve() {
-	h.operations.Start()
-	h.console.Start()
-	h.start(h.public, h.publicListener)
-	h.start(h.admin, h.adminListener)
-}
-
-func (h *httpServers) start(s *server.Server, l *listen.Listener) {
-	h.running.Go(func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
-		}
-	})
+// start starts the servers. drain and close wait for their goroutines.
+func (h *httpServers) start() {
+	for s, l := range map[*server.Server]*listen.Listener{h.public: h.publicListener, h.admin: h.adminListener} {
+		h.running.Go(func() {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
+			}
+		})
+	}
 }
 
 // drain closes the public listener, responds to the requests of accepted connections, and then closes the admin
@@ -227,9 +250,15 @@ func (h *httpServers) drain(w *writepath.Service, log *slog.Logger) error {
 	return err
 }
 
-// close closes the listeners that no server has closed, and ends the tracer.
+// close closes the servers that were not drained and the listeners without one, and ends the tracer.
 func (h *httpServers) close() {
 	defer stopTracing(h.tracer, time.Now())
+	for _, s := range []*server.Server{h.public, h.admin} {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+	h.running.Wait()
 	for _, l := range []*listen.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()

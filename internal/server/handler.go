@@ -28,6 +28,7 @@ type handler struct {
 	log       *slog.Logger
 	routes    routes
 	writePath *writepath.Service
+	notOpen   func() error // why the store is not open yet; nil: it is
 	origins   origins
 	refused   limit.LogLines // about other origins
 	host      string         // host:port that a request target may name; empty: any
@@ -127,6 +128,9 @@ func (h *handler) serve(c *Call) error {
 		}
 	}
 	at := h.routes.find(r)
+	if h.notOpen != nil && (at == nil || !at.first.early) {
+		return unready(h.notOpen(), h.guard == nil)
+	}
 	if at == nil {
 		return &plant.Error{Code: plant.CodeNotFound, Message: h.notFound}
 	}

@@ -29,14 +29,8 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 // store and the warnings; without them there is no operator.
 func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc {
 	return func(c *Call) error {
-		err := w.Ready()
-		for _, short := range []error{store.ErrStandby, store.ErrNotOwner} {
-			if warnings == nil && errors.Is(err, short) {
-				err = short // the name of the other host is for the operator
-			}
-		}
-		if err != nil {
-			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
+		if err := w.Ready(); err != nil {
+			return unready(err, warnings == nil)
 		}
 		if warnings != nil && isVerbose(c.Request) {
 			return c.Respond(readiness{"ready", w.Durability().Guarantee, warnings(c.Context())})
@@ -44,4 +38,14 @@ func ready(w *writepath.Service, warnings func(context.Context) any) HandlerFunc
 		c.WriteJSON(http.StatusOK, []byte(`{"status":"ready"}`+"\n"))
 		return nil
 	}
+}
+
+// unready returns the error of a server that accepts no plants. Only the operator learns hosts and paths.
+func unready(err error, public bool) *plant.Error {
+	for _, short := range []error{store.ErrNotOpen, store.ErrStandby, store.ErrNotOwner} {
+		if public && errors.Is(err, short) {
+			err = short
+		}
+	}
+	return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 }

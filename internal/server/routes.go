@@ -46,6 +46,7 @@ type Route struct {
 	verbose     auth.Scopes // the scope of an open route with ?verbose; 0: none
 	staleTokens bool        // accepts the tokens of the last poll while the store is unreachable
 	untraced    bool        // no span without a traceparent: a probe or a scrape
+	early       bool        // needs no store
 
 	metrics *routeMetrics // set by newHandler
 	log     slog.Handler  // with the method and the path; set by newHandler
@@ -96,7 +97,7 @@ func adminRoutes(c Config) routes {
 		EnableOpenMetrics: c.Tracer != nil, // exemplars exist only in that format
 	}))
 	list := []Route{
-		{Method: "GET", Path: "/livez", Open: true, untraced: true, Handle: alive},
+		{Method: "GET", Path: "/livez", Open: true, untraced: true, early: true, Handle: alive},
 		{
 			Method: "GET", Path: "/readyz", Open: true, untraced: true, verbose: auth.ScopeAdmin,
 			Handle: ready(c.WritePath, c.Warnings),

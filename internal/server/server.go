@@ -22,10 +22,14 @@ import (
 	"plantstore/internal/writepath"
 )
 
-// Config configures both servers. WritePath, Log, BaseURL and Metrics are required.
+// Config configures both servers. Log, BaseURL and Metrics are required, and WritePath without NotOpen.
 type Config struct {
 	WritePath *writepath.Service
 	Log       *slog.Logger
+
+	// NotOpen returns why the store is not open yet, an error that wraps store.ErrNotOpen. Then /livez responds, and
+	// every other request receives the error. Reload ends that.
+	NotOpen func() error
 
 	// BaseURL is the address of the public listener for clients. Its path is the prefix of every path but the health
 	// check.
@@ -80,7 +84,7 @@ func New(c Config) (public, admin *Server, err error) {
 }
 
 // Reload replaces the configuration of the servers between two requests. The timeouts and the HeaderMax of c have no
-// effect, and fields that are not settings must be the same as for New. Counts of failed credentials and of quotas stay
+// effect, and fields that are not settings must be the same as for New, unless that had NotOpen. Counts of failed credentials and of quotas stay
 // unless their limits have changed. After an error everything is as it was.
 func Reload(public, admin *Server, c Config) error {
 	old := public.handler.Load()
@@ -146,6 +150,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 		log:       log,
 		routes:    routes,
 		writePath: c.WritePath,
+		notOpen:   c.NotOpen,
 		audit:     c.Audit,
 		notFound:  "this path does not exist; check the path and the base URL",
 		limits:    c.Limits,

@@ -181,6 +181,8 @@ var (
 	ErrNotOwner = errors.New("another server may accept changes")
 	// ErrStandby means that this server is a standby, so another one accepts changes.
 	ErrStandby = errors.New("standby")
+	// ErrNotOpen means that the server has not opened its store yet, for example because it restores it.
+	ErrNotOpen = errors.New("the server has not opened its store yet")
 	// ErrFull means that the disk is full. The call changed nothing.
 	ErrFull = errors.New("no space left for the store; free space on its disk")
 	// ErrClosed means that the store is shutting down. The call changed nothing.
