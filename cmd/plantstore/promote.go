@@ -36,7 +36,10 @@ func (p *program) promote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := backup.Promote(ctx, db); err != nil {
+	delayed := func(reason string) {
+		fmt.Fprintf(p.Stderr, "the standby cannot take over yet, and tries again: %s\n", terminal.Printable(reason))
+	}
+	if err := backup.Promote(ctx, db, delayed); err != nil {
 		return fmt.Errorf("promote: %w", err)
 	}
 	_, err = fmt.Fprintf(p.Stdout, "the server of %s accepts plants now\n", terminal.Printable(db))

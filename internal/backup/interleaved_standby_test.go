@@ -245,7 +245,7 @@ func (s *server) stand(rounds int, takesOver bool) bool {
 		if s.w.scenario.promote && takesOver {
 			command, errRequest := dbfile.RequestPromotion(s.db)
 			s.w.must(errRequest)
-			promote = st.wantsPromotion(ctx)
+			promote, _ = st.wantsPromotion(ctx)
 			s.w.must(command.Close())
 		}
 		if err == nil && takesOver && !st.due(promote) && (n == rounds-1 || s.passes()) {

@@ -8,9 +8,9 @@ import (
 	"plantstore/internal/sqlite/dbfile"
 )
 
-// Promote asks the standby that serves the store at db to take over, and returns when it is the owner. The request ends
-// with ctx.
-func Promote(ctx context.Context, db string) error {
+// Promote asks the standby that serves the store at db to take over, and returns when it is the owner. It calls delayed
+// with the reason while the standby cannot do so. The request ends with ctx.
+func Promote(ctx context.Context, db string, delayed func(reason string)) error {
 	path := dbfile.RealPath(db)
 	begun := time.Now()
 	f, err := dbfile.RequestPromotion(path)
@@ -24,6 +24,8 @@ func Promote(ctx context.Context, db string) error {
 		f, err = dbfile.RequestPromotion(path)
 	}
 	defer f.Close()
+	last := ""
+	var told time.Time
 	for idle := time.Now(); ; {
 		o, err := dbfile.ReadOrigin(path)
 		if err != nil || o.Holder {
@@ -32,7 +34,11 @@ func Promote(ctx context.Context, db string) error {
 		if dbfile.Served(path) {
 			idle = time.Now()
 		} else if time.Since(idle) > roleChangeMax {
-			return errors.New("the server has ended; see its log")
+			return errors.New("the server has ended, or cannot open its store; see its log")
+		}
+		if reason := dbfile.PromotionDelay(f); reason != "" && reason != last && time.Since(told) >= delayedEvery {
+			delayed(reason)
+			last, told = reason, time.Now()
 		}
 		if err := dbfile.Pause(ctx, promotePoll); err != nil {
 			return err
@@ -41,13 +47,13 @@ func Promote(ctx context.Context, db string) error {
 }
 
 // wantsPromotion reports whether the operator has asked this server to take over, and then asks the owner to release
-// the destination.
-func (s *Standby) wantsPromotion(ctx context.Context) bool {
+// the destination. The error is why it could not ask.
+func (s *Standby) wantsPromotion(ctx context.Context) (promote bool, err error) {
 	if !dbfile.PromotionRequested(s.path) {
-		return false
+		return false, nil
 	}
 	if s.asked != s.owner.Session {
-		err := putObject(ctx, s.service.to, s.service.names.requestName(), request{s.owner.Session, s.service.host})
+		err = putObject(ctx, s.service.to, s.service.names.requestName(), request{s.owner.Session, s.service.host})
 		if err == nil {
 			s.asked, s.askedAt = s.owner.Session, time.Now()
 		} else if !s.unasked {
@@ -55,5 +61,5 @@ func (s *Standby) wantsPromotion(ctx context.Context) bool {
 		}
 		s.unasked = err != nil
 	}
-	return true
+	return true, err
 }

@@ -22,7 +22,7 @@ func TestPromoteBetweenRoles(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "p.db")
 		must(os.WriteFile(db, nil, 0o600))
 		result := make(chan error, 1)
-		go func() { result <- Promote(t.Context(), db) }()
+		go func() { result <- Promote(t.Context(), db, nil) }()
 		synctest.Wait() // it has found no server
 		serve, err := dbfile.LockServe(t.Context(), db)
 		must(err)

@@ -107,6 +107,7 @@ const (
 	pollsPerTime = 10 // in each Config.Failover
 	latePolls    = 5  // in place of each one
 	promotePoll  = 200 * time.Millisecond
+	delayedEvery = 5 * time.Second
 	openRetry    = time.Second
 	openRetryMax = 15 * time.Second
 	attemptsMax  = 3 // then another standby gets the time to take over
@@ -353,7 +354,7 @@ func (s *Standby) run(ctx context.Context) {
 	s.read, s.renewed = time.Now(), time.Now()
 	for ctx.Err() == nil {
 		err := s.round(ctx)
-		promote := s.wantsPromotion(ctx)
+		promote, errAsk := s.wantsPromotion(ctx)
 		due := err == nil && s.due(promote)
 		if due {
 			if s.won, err = s.takeOver(ctx); err == nil {
@@ -364,6 +365,9 @@ func (s *Standby) run(ctx context.Context) {
 			err = errUnowned
 		}
 		s.report(ctx, err, due)
+		if promote {
+			_ = dbfile.DelayPromotion(s.path, cmp.Or(err, errAsk)) // else the command waits in silence
+		}
 		if due {
 			_ = dbfile.Pause(ctx, openRetry)
 		}

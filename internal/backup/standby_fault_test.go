@@ -351,9 +351,13 @@ func TestStandbyAsksAgain(t *testing.T) {
 	r.must(err)
 	defer command.Close()
 	s.service.to = &readOnly{r.Service.to, func() {}}
-	s.wantsPromotion(t.Context())
+	if _, err := s.wantsPromotion(t.Context()); !errors.Is(err, errReadOnly) {
+		t.Errorf("got %v, want %v", err, errReadOnly)
+	}
 	s.service.to = r.Service.to
-	s.wantsPromotion(t.Context())
+	if _, err := s.wantsPromotion(t.Context()); err != nil {
+		t.Error(err)
+	}
 	var got request
 	r.must(readObject(t.Context(), r.Service.to, r.names.requestName(), &got))
 	if got.Session != r.session {

@@ -24,7 +24,8 @@ import (
 //
 //   - Every process that may change the store shares FILE-move while it has the store open. A move locks it, for the
 //     store that it copies and for the new one. A standby locks it too, because its store has only the owner's commits.
-//   - A command locks FILE-promote while it asks the standby of the file to take over.
+//   - A command locks FILE-promote while it asks the standby of the file to take over. The standby writes there why it
+//     cannot.
 //
 // They use flock(2), so the kernel releases them when the process ends.
 
@@ -118,7 +119,7 @@ func (e NoStandbyError) Error() string { return string(e) }
 // closed. The error is a NoStandbyError if no standby serves the store.
 func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
-		return nil, NoStandbyError("no server of " + path + " runs: start it with --standby")
+		return nil, NoStandbyError("no server of " + path + " runs, or it is not ready yet: start it with --standby, or see its log")
 	}
 	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
 		_ = shared.Close()
@@ -133,6 +134,10 @@ func RequestPromotion(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, cmp.Or(err, fmt.Errorf("another command promotes the server of %s", path))
 	}
+	if err := f.Truncate(0); err != nil { // a reason of an earlier request
+		_ = f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -145,6 +150,29 @@ func PromotionRequested(path string) bool {
 	defer f.Close()
 	shared, err := tryLock(f, syscall.LOCK_SH)
 	return !shared && err == nil
+}
+
+// DelayPromotion tells the command of PromotionRequested why the standby cannot take over now; nil: it can.
+func DelayPromotion(path string, reason error) error {
+	f, err := openLock(path, promoteSuffix)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err = f.Truncate(0); err == nil && reason != nil {
+		text := reason.Error()
+		_, err = f.WriteString(text[:min(len(text), reasonBytesMax)])
+	}
+	return err
+}
+
+const reasonBytesMax = 4 << 10
+
+// PromotionDelay returns the reason of DelayPromotion; empty: there is none. f is the file of RequestPromotion.
+func PromotionDelay(f *os.File) string {
+	text := make([]byte, reasonBytesMax)
+	n, _ := f.ReadAt(text, 0)
+	return string(text[:n])
 }
 
 // Ticket is the write ticket of a process.
