@@ -78,8 +78,8 @@ func HasBackup(ctx context.Context, address string, bucket s3.Config, db string)
 func hasBackup(ctx context.Context, to destination, names series) (bool, error) {
 	files, err := to.list(ctx, names.prefix())
 	return slices.ContainsFunc(files, func(f file) bool {
-		b, ok := names.named(f.name)
-		return ok && checkTime(b) == nil
+		_, ok := names.named(f.name) // even with a time in the future: the clocks of two machines may differ
+		return ok
 	}), err
 }
 

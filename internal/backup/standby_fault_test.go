@@ -381,6 +381,20 @@ func TestStandbyOfOtherName(t *testing.T) {
 	}
 }
 
+// TestStandbyWithOtherClock opens a standby whose clock is two hours behind the owner's.
+func TestStandbyWithOtherClock(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.acquire()
+	r.must(r.makeScheduled(time.Now().Add(2 * time.Hour)))
+	r.create(1)
+	r.ship()
+	c := r.standbyConfig(filepath.Join(t.TempDir(), filepath.Base(r.config.DB)))
+	s := newStandby(c, r.Service.to, "")
+	r.must(s.bring(t.Context()))
+	r.must(s.Close())
+}
+
 // TestStandbyAtDamage lets a standby meet a damaged segment: the error has no advice for a restore.
 func TestStandbyAtDamage(t *testing.T) {
 	t.Parallel()
