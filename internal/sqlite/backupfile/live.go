@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/journal"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
 )
 
 // Live is the store of a standby: it repeats the commits of another server, and other connections may read it
@@ -91,6 +92,9 @@ func (l *Live) Repeat(ctx context.Context, commits func(*Replay) error) error {
 	err := l.replay.do(ctx, commits)
 	if err != nil {
 		_ = l.replay.conn.Exec("ROLLBACK") // fails if none has begun
+	}
+	if fault, ok := errors.AsType[*sqlite3.Error](err); ok && fault.Full() {
+		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
 	return err
 }
