@@ -34,9 +34,15 @@ type request struct {
 	Host    string `json:"host"`    // the standby's
 }
 
+// standbyHost is the content of the object by which a standby shows at its start that it may write.
+type standbyHost struct {
+	Host string `json:"host"`
+}
+
 const (
 	renewalEnd = "renewal"
 	requestEnd = "request"
+	standbyEnd = "standby"
 
 	renewals   = 3 // in each Failover
 	renewRetry = time.Second
@@ -45,6 +51,7 @@ const (
 
 func (n series) renewalName() string { return n.segmentPrefix() + renewalEnd }
 func (n series) requestName() string { return n.segmentPrefix() + requestEnd }
+func (n series) standbyName() string { return n.segmentPrefix() + standbyEnd }
 
 // ErrNotRenewed means that a server could not show for too long that it lives: a standby may have taken over.
 var ErrNotRenewed = errors.New("the server could not renew its ownership of the backup directory for --failover; " +

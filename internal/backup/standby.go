@@ -166,10 +166,21 @@ func newStandby(c Config, to destination, former string) *Standby {
 func (s *Standby) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	s.running.Go(func() { s.announce(ctx) })
 	s.running.Go(func() {
 		defer close(s.ended)
 		s.run(ctx)
 	})
+}
+
+// announce stores an object with the host of the standby. If the keys may only read, the operator learns it now, and not
+// when the owner has failed.
+func (s *Standby) announce(ctx context.Context) {
+	err := putObject(ctx, s.to, s.service.names.standbyName(), standbyHost{s.service.host})
+	if err != nil && ctx.Err() == nil {
+		s.config.Log.Warn("the standby cannot write to the destination of the backups, so it could not take over",
+			"error", err)
+	}
 }
 
 // Ended returns a channel that is closed when this server has taken over, or cannot go on. Result then tells which.

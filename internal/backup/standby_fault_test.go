@@ -340,6 +340,30 @@ func TestStandbyThatMayOnlyRead(t *testing.T) {
 	r.must(s.Close())
 }
 
+// TestStandbyAnnounced starts a standby whose keys may only read: it says so before it has to take over. One whose keys
+// may write leaves an object.
+func TestStandbyAnnounced(t *testing.T) {
+	t.Parallel()
+	r, db := newStandbyRig(t)
+	lines := make(chan string, 1)
+	c := r.standbyConfig(db)
+	c.Log = slog.New(slog.NewTextHandler(lineFunc(func(line string) { lines <- line }), nil))
+	s := newStandby(c, &readOnly{r.Service.to, func() {}}, "")
+	r.must(s.bring(t.Context()))
+	s.Start()
+	if line := <-lines; !strings.Contains(line, "so it could not take over") {
+		t.Errorf("got the line %s", line)
+	}
+	r.must(s.Close())
+	s = newStandby(c, r.Service.to, "")
+	r.must(s.bring(t.Context()))
+	s.announce(t.Context())
+	r.must(s.live.Close())
+	if !fileExists(t, filepath.Join(r.to, r.names.standbyName())) {
+		t.Error("the standby has stored no object")
+	}
+}
+
 // TestStandbyAsksAgain promotes a standby while it cannot write: it asks the owner when it can.
 func TestStandbyAsksAgain(t *testing.T) {
 	t.Parallel()
