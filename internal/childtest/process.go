@@ -80,6 +80,9 @@ func (p *Process) End() {
 	<-p.exited
 }
 
+// building lets one build use the results of the last one: builds at the same time would compile the same packages.
+var building sync.Mutex
+
 // Build builds the tool of tools/NAME.mod, which the build cache usually has, and returns the path of the program.
 func Build(ctx context.Context, name string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "plantstore").Output() // also of faults/
@@ -90,6 +93,8 @@ func Build(ctx context.Context, name string) (string, error) {
 	command.Dir = strings.TrimSpace(string(root))
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
+	building.Lock()
+	defer building.Unlock()
 	out, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, &stderr)
