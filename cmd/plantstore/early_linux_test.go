@@ -34,7 +34,8 @@ func newHeldBucket(t *testing.T) *heldBucket {
 		t.Fatal(err)
 	}
 	released := make(chan struct{})
-	b := &heldBucket{direct: environ, reached: make(chan struct{}, 100), release: sync.OnceFunc(func() { close(released) })}
+	b := &heldBucket{direct: environ, reached: make(chan struct{}, 100)}
+	b.release = sync.OnceFunc(func() { close(released) })
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // which the client has signed
@@ -192,7 +193,8 @@ func TestNotOpenAgain(t *testing.T) {
 	checkNotOpen(t, at[2], at[3],
 		"standby: the server has not opened its store yet: restoring it from s3://nursery-backups/plants/")
 	b.release()
-	if _, err := owner.await(owner.stderr, `msg="ready as a standby" listen=\S+ public=`+at[2]+` admin=`+at[3]); err != nil {
+	again := `msg="ready as a standby" listen=\S+ public=` + at[2] + ` admin=` + at[3]
+	if _, err := owner.await(owner.stderr, again); err != nil {
 		t.Error(err)
 	}
 	interrupt(t, owner)

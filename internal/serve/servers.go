@@ -129,8 +129,8 @@ func addressOf(l *listen.Listener, setting string) *net.TCPAddr {
 	return &net.TCPAddr{IP: net.IPv6loopback}
 }
 
-// answerEarly starts the servers of the listeners before the store is open, which may take hours: a probe must find that
-// the process lives, and clients must go to another server. notOpen returns why it is not open, see server.Config.
+// answerEarly starts the servers of the listeners before the store is open, which may take hours: a probe must find
+// that the process lives, and clients must go to another server. notOpen returns why it is not open, see server.Config.
 func (v *instance) answerEarly(ctx context.Context, notOpen func() error) (err error) {
 	if err := v.openACME(ctx); err != nil {
 		return err

@@ -84,8 +84,8 @@ func New(c Config) (public, admin *Server, err error) {
 }
 
 // Reload replaces the configuration of the servers between two requests. The timeouts and the HeaderMax of c have no
-// effect, and fields that are not settings must be the same as for New, unless that had NotOpen. Counts of failed credentials and of quotas stay
-// unless their limits have changed. After an error everything is as it was.
+// effect, and fields that are not settings must be the same as for New, unless that had NotOpen. Counts of failed
+// credentials and of quotas stay unless their limits have changed. After an error everything is as it was.
 func Reload(public, admin *Server, c Config) error {
 	old := public.handler.Load()
 	publicHandler, adminHandler, err := newHandlers(c, old.metrics)

@@ -119,7 +119,8 @@ func (e NoStandbyError) Error() string { return string(e) }
 // closed. The error is a NoStandbyError if no standby serves the store.
 func RequestPromotion(path string) (*os.File, error) {
 	if !Served(path) {
-		return nil, NoStandbyError("no server of " + path + " runs, or it is not ready yet: start it with --standby, or see its log")
+		return nil, NoStandbyError("no server of " + path +
+			" runs, or it is not ready yet: start it with --standby, or see its log")
 	}
 	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
 		_ = shared.Close()
