@@ -24,6 +24,8 @@ type Archive struct {
 	names series
 	store string // identity of the store; empty: any
 
+	follows bool // a standby reads it, so that errors have no advice for a restore by a command
+
 	mu        sync.Mutex                     // guards what was read before, because it never changes
 	timelines map[string]timeline            // by id
 	manifests map[string]backupfile.Manifest // by the backup's name, for the last list

@@ -171,7 +171,7 @@ func (c *contents) stepsAfter(line []stretch, have int64, until, at time.Time) (
 			if !found {
 				if name := c.later(part, have); name != "" {
 					return steps, fmt.Errorf("%s: the commits before it are missing; %s",
-						c.archive.to.location(name), restoreUntil(until))
+						c.archive.to.location(name), c.archive.remedy(until))
 				}
 				break
 			}

@@ -156,13 +156,22 @@ func (a *Archive) repeat(ctx context.Context, p plan, s step, to *backupfile.Rep
 	if err != nil && !errors.Is(err, journal.ErrDamaged) { // a commit of a damaged segment may not apply either
 		err = cmp.Or(a.each(s.segment, content, func(*journal.Commit, journal.History) error { return nil }), err)
 	}
-	if errors.Is(err, journal.ErrDamaged) && !whole.IsZero() { // zero: nothing is restored, a standby follows
-		err = fmt.Errorf("%w; %s", err, restoreUntil(whole))
+	if errors.Is(err, journal.ErrDamaged) {
+		err = fmt.Errorf("%w; %s", err, a.remedy(whole))
 	}
 	if err == nil {
 		r.Segments++
 	}
 	return err
+}
+
+// remedy tells what to do if the commits after a time are missing or damaged.
+func (a *Archive) remedy(whole time.Time) string {
+	if a.follows {
+		return "the standby goes on after the next backup: make one in the console of the server that accepts plants, or " +
+			"with POST /api/v1/backups there"
+	}
+	return restoreUntil(whole)
 }
 
 // restoreUntil tells how to restore what is whole before a time.

@@ -229,6 +229,7 @@ func (s *Standby) bring(ctx context.Context) error {
 	if s.service, err = newServiceOf(s.config, s.to); err != nil {
 		return err
 	}
+	s.service.archive.follows = true
 	var c *contents
 	err = retryMissing(func() (err error) { c, err = s.service.archive.contents(ctx); return err })
 	if err != nil {
@@ -277,12 +278,17 @@ func (s *Standby) restore(ctx context.Context, replace bool) error {
 	}
 	s.setStatus(StandbyStatus{Fault: errors.New("restoring it from " + s.config.Destination)})
 	a := newArchive(s.to, names, "")
+	a.follows = true
 	s.config.Log.Info("restoring the store of the standby", "db", s.path, "destination", s.config.Destination)
 	r, err := a.Restore(ctx, s.path, Point{}, replace, nil)
-	if err == nil {
-		s.config.Log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, fault := range r.Faults {
+		s.config.Log.Warn("a damaged backup was left out of the restore", "error", fault)
+	}
+	s.config.Log.Info("store restored", "plants", r.Plants, "commits", r.Commits, "at", r.At)
+	return nil
 }
 
 // replace restores a store that the line of a timeline does not have the last commit of. It first sets the store aside,
@@ -337,8 +343,14 @@ func (s *Standby) fits(ctx context.Context, c *contents, id string) (have int64,
 		return 0, false, err
 	}
 	line := c.line(id)
-	if _, err := c.stepsAfter(line, have, time.Time{}, time.Time{}); err != nil {
+	next, err := c.stepsAfter(line, have, time.Time{}, time.Time{})
+	if err != nil {
 		return have, false, nil //nolint:nilerr // a newer backup may lead on
+	}
+	if len(next) > 0 && c.leadsAround(line, next[0]) {
+		if err := s.service.archive.check(ctx, next[0].segment); errors.Is(err, journal.ErrDamaged) {
+			return have, false, nil
+		}
 	}
 	for _, b := range c.bases {
 		m := b.Manifest
@@ -501,7 +513,8 @@ func (s *Standby) repeatAll(ctx context.Context, c *contents, id string) error {
 		err := s.live.Repeat(ctx, func(to *backupfile.Replay) error {
 			return s.service.archive.repeat(ctx, plan{timeline: id}, step, to, &r)
 		})
-		if errors.Is(err, backupfile.ErrOtherHistory) {
+		around := errors.Is(err, journal.ErrDamaged) && s.leadsAround(ctx, id, step)
+		if around || errors.Is(err, backupfile.ErrOtherHistory) {
 			return fmt.Errorf("%w: %w", errRestore, err)
 		}
 		if err != nil {
@@ -510,6 +523,18 @@ func (s *Standby) repeatAll(ctx context.Context, c *contents, id string) error {
 		s.timeline = step.Timeline
 	}
 	return nil
+}
+
+// leadsAround reports whether a newer backup than those that the standby knows makes a segment unnecessary.
+func (s *Standby) leadsAround(ctx context.Context, id string, damaged step) bool {
+	c, err := s.service.archive.contents(ctx)
+	return err == nil && c.leadsAround(c.line(id), damaged)
+}
+
+// leadsAround reports whether a restore of a line needs no segment up to this one.
+func (c *contents) leadsAround(line []stretch, damaged step) bool {
+	base, err := c.baseOf(line, time.Time{})
+	return err == nil && base.Manifest.Commits >= damaged.until
 }
 
 // due reports whether this server takes over now.

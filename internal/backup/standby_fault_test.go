@@ -419,18 +419,61 @@ func TestStandbyWithOtherClock(t *testing.T) {
 	r.must(s.Close())
 }
 
-// TestStandbyAtDamage lets a standby meet a damaged segment: the error has no advice for a restore.
+// TestStandbyAtDamage lets a standby meet a damaged segment: it names the segment, and goes on with a newer backup, also
+// if it is opened again before that or after it.
 func TestStandbyAtDamage(t *testing.T) {
 	t.Parallel()
-	r, db := newStandbyRig(t)
-	s, err := openStandby(t.Context(), r.standbyConfig(db))
-	r.must(err)
-	r.create(1)
-	r.ship()
-	all := r.segments()
-	r.must(os.Truncate(filepath.Join(r.to, all[len(all)-1].name), 0))
-	if err := s.round(t.Context()); !errors.Is(err, journal.ErrDamaged) || strings.Contains(err.Error(), "--at") {
-		t.Error(err)
+	for name, damage := range map[string]func(content []byte) []byte{
+		"flipped bit": func(content []byte) []byte { content[len(content)/2] ^= 1; return content },
+		"truncated":   func(content []byte) []byte { return content[:len(content)/2] },
+		"empty":       func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, db := newStandbyRig(t)
+			s, err := openStandby(t.Context(), r.standbyConfig(db))
+			r.must(err)
+			r.create(1)
+			r.ship()
+			all := r.segments()
+			file := filepath.Join(r.to, all[len(all)-1].name)
+			content, err := os.ReadFile(file)
+			r.must(err)
+			r.must(os.WriteFile(file, damage(content), 0o600))
+			r.create(1)
+			r.ship()
+			for range 2 {
+				err := s.round(t.Context())
+				if !errors.Is(err, journal.ErrDamaged) || errors.Is(err, errRestore) {
+					t.Fatal(err)
+				}
+				for _, text := range []string{file, "POST /api/v1/backups"} {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("%q lacks %q", err, text)
+					}
+				}
+				r.must(s.Close())
+				s, err = openStandby(t.Context(), r.standbyConfig(db))
+				r.must(err)
+			}
+			r.next()
+			r.backup()
+			r.create(1)
+			r.ship()
+			if err := s.round(t.Context()); !errors.Is(err, errRestore) || !strings.Contains(err.Error(), file) {
+				t.Errorf("the round: %v, want %v because of %s", err, errRestore, file)
+			}
+			r.must(s.Close())
+			s, err = openStandby(t.Context(), r.standbyConfig(db))
+			r.must(err)
+			if got, want := s.Status().Commits, r.contents().lastOf(r.ownTimeline()); got != want {
+				t.Errorf("the store has %d commits, want %d", got, want)
+			}
+			r.must(s.round(t.Context()))
+			r.must(s.Close())
+			if kept, _ := filepath.Glob(db + "-set-aside-*"); len(kept) > 0 {
+				t.Errorf("kept %v, want no file", kept)
+			}
+		})
 	}
-	r.must(s.Close())
 }
