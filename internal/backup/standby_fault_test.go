@@ -477,3 +477,31 @@ func TestStandbyAtDamage(t *testing.T) {
 		})
 	}
 }
+
+// TestStandbyWithLateClock lets a standby whose clock is an hour late restore the store and take over: it needs no
+// backup before it acknowledges plants.
+func TestStandbyWithLateClock(t *testing.T) {
+	t.Parallel()
+	r := newCopyRig(t)
+	r.acquire()
+	r.must(r.makeScheduled(time.Now().Add(time.Hour)))
+	r.create(1)
+	r.ship()
+	db := filepath.Join(t.TempDir(), filepath.Base(r.config.DB))
+	s := newStandby(r.standbyConfig(db), r.Service.to, "")
+	r.must(s.bring(t.Context()))
+	r.must(s.round(t.Context()))
+	var err error
+	s.won, err = s.takeOver(t.Context())
+	r.must(err)
+	r.must(s.Close())
+	next := &copyRig{t: t, to: r.to, random: r.random, caughtUp: s.won}
+	next.serve(db)
+	next.must(next.Claim(t.Context()))
+	next.create(1)
+	next.ship()
+	if next.copier.needsBackup {
+		t.Error("it needs a backup of its own")
+	}
+	next.must(next.engine.Close())
+}
