@@ -4,7 +4,6 @@ package failpoints
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"plantstore/faults/rig"
 )
@@ -143,7 +141,7 @@ func TestServer(t *testing.T) {
 				t.Parallel()
 				db := filepath.Join(t.TempDir(), "plants.db")
 				token := rig.Token(t, program, db, "a")
-				acknowledged, sent := load(t, program, db, token, fmt.Sprintf("%s:%d", name, count))
+				acknowledged, sent := load(t, program, db, token, name, count)
 				server, err := rig.Start(t, program, db, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -167,9 +165,14 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// load sends plants to a server until it is killed. The long names cause checkpoints soon.
-func load(t *testing.T, program, db, token, point string) (acknowledged, sent map[int64]string) {
+// walBytesMax is the size of the WAL that the server does not exceed, so it begins a checkpoint before that.
+const walBytesMax = 64 << 20
+
+// load sends plants to a server until it is killed at a count of a failpoint. The long names cause checkpoints soon. It
+// sends enough plants for the count on a slow machine too, and fails if the server survives them.
+func load(t *testing.T, program, db, token, name string, count int) (acknowledged, sent map[int64]string) {
 	t.Helper()
+	point := fmt.Sprintf("%s:%d", name, count)
 	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point})
 	acknowledged, sent = map[int64]string{}, map[int64]string{}
 	if errors.Is(err, rig.ErrEnded) {
@@ -178,19 +181,23 @@ func load(t *testing.T, program, db, token, point string) (acknowledged, sent ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex // guards acknowledged and sent
+	sentBytes, sentBytesMax := 0, (count+1)*walBytesMax
+	var mu sync.Mutex // guards acknowledged, sent and sentBytes
 	var clients sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	for client := range int64(4) {
 		clients.Go(func() {
 			c := rig.Client{Token: token}
-			for id := client; ctx.Err() == nil; id += 4 {
+			for id := client; ; id += 4 {
 				name := strings.Repeat(fmt.Sprint("n", id, " "), 5000)
 				mu.Lock()
+				enough := sentBytes > sentBytesMax
 				sent[id] = name
+				sentBytes += len(name)
 				mu.Unlock()
-				outcome, status := c.Create(ctx, server.URL, id, name)
+				if enough {
+					return
+				}
+				outcome, status := c.Create(t.Context(), server.URL, id, name)
 				if status == 0 {
 					return // the server was killed
 				}
@@ -203,11 +210,10 @@ func load(t *testing.T, program, db, token, point string) (acknowledged, sent ma
 		})
 	}
 	clients.Wait()
-	select {
-	case <-server.Ended():
-	case <-ctx.Done():
-		t.Fatalf("the server was not killed at %q", point)
+	if sentBytes > sentBytesMax {
+		t.Fatalf("the server was not killed at %q, after plants of %d MiB", point, sentBytes>>20)
 	}
+	<-server.Ended()
 	return acknowledged, sent
 }
 
@@ -317,7 +323,7 @@ func TestControl(t *testing.T) {
 	for attempt := range 5 {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		token := rig.Token(t, program, db, "a")
-		acknowledged, _ := load(t, program, db, token, fmt.Sprintf("before commit:%d", 4+attempt))
+		acknowledged, _ := load(t, program, db, token, "before commit", 4+attempt)
 		stored := checkStore(t, program, db)
 		for id := range acknowledged {
 			if _, ok := stored[id]; !ok {
