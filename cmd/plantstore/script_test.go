@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -146,6 +148,7 @@ func (s *script) end() {
 // scriptCommands are the commands of the scripts, with their arguments in capitals.
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"exits":     command(2, cmdExits),     // CODE PROGRAM ARG…: require an exit code; 128+n for signal n
+	"completed": command(2, cmdCompleted), // REGEXP ARG…: complete until stdout matches; a completion ends after 3 s
 	"start":     command(2, cmdStart),     // NAME ARG…: start plantstore in the background, with an open pipe as input
 	"serve":     command(1, cmdServe),     // NAME ARG…: start a server; sets NAME_listen, NAME_url and NAME_admin
 	"await":     command(3, cmdAwait),     // NAME stdout|stderr REGEXP: wait for output; sets match to the first group
@@ -207,6 +210,24 @@ func cmdExits(ts *testscript.TestScript, _ *script, args []string) error {
 		return fmt.Errorf("exit code %d, want %d", got, want)
 	}
 	return nil
+}
+
+func cmdCompleted(ts *testscript.TestScript, _ *script, args []string) error {
+	want, err := regexp.Compile(args[0])
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(waitMax); ; {
+		if err := ts.Exec("plantstore", append([]string{"__complete"}, args[1:]...)...); err != nil {
+			return err
+		}
+		if want.MatchString(ts.ReadFile("stdout")) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the completion prints no match for %q", args[0])
+		}
+	}
 }
 
 func cmdStart(ts *testscript.TestScript, s *script, args []string) error {
