@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -23,10 +22,10 @@ import (
 // meanwhile. No other process may change the store. A power cut takes back commits that are not on stable storage,
 // which the standby repeats.
 type Live struct {
-	replay *Replay
-	locks  []*os.File
-	path   string
-	file   syscall.Stat_t // at path when it was opened
+	replay      *Replay
+	serve, move *os.File // locks
+	path        string
+	file        syscall.Stat_t // at path when it was opened
 }
 
 // OpenLive opens the store at path. The caller closes it.
@@ -43,16 +42,12 @@ func OpenLive(ctx context.Context, path string) (_ *Live, err error) {
 			l.unlock()
 		}
 	}()
-	serve, err := dbfile.LockServe(ctx, path)
-	if err != nil {
+	if l.serve, err = dbfile.LockServe(ctx, path); err != nil {
 		return nil, err
 	}
-	l.locks = append(l.locks, serve)
-	move, err := dbfile.LockMove(path, true)
-	if err != nil {
+	if l.move, err = dbfile.LockMove(path, true); err != nil {
 		return nil, err
 	}
-	l.locks = append(l.locks, move)
 	c, err := sqlite3.Open(path)
 	if err != nil {
 		return nil, dbfile.OpenFault(path, err)
@@ -115,9 +110,8 @@ func (l *Live) Close() error {
 }
 
 func (l *Live) unlock() {
-	for _, f := range l.locks {
-		_ = f.Close()
-	}
+	_ = l.serve.Close()
+	_ = l.move.Close() // returns an error if it is nil
 }
 
 // SetAside gives a store and what belongs to it another name in its directory, which it returns. No process may have it
@@ -138,10 +132,8 @@ func SetAside(ctx context.Context, path string) (aside string, err error) {
 	if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
 		return "", errors.Join(err, fmt.Errorf("%s: %w", aside, fs.ErrExist))
 	}
-	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+	if err := removeBeside(path); err != nil {
+		return "", err
 	}
 	if err := os.Rename(path, aside); err != nil {
 		return "", err

@@ -229,13 +229,21 @@ func replaceStore(
 			return err
 		}
 	}
-	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := removeBeside(path); err != nil {
+		return err
 	}
 	if err := dbfile.ReplaceOrigin(path, temp.File, origin); err != nil { // it also syncs the directory
 		return err
 	}
 	return temp.Publish(replace)
+}
+
+// removeBeside removes the files beside a store that belong to its content.
+func removeBeside(path string) error {
+	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -77,36 +77,22 @@ func ServedError(path string) error {
 }
 
 // Served reports whether a server runs on the file.
-func Served(path string) bool {
-	f, err := safefile.OpenRegular(path+ServeSuffix, os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	shared, err := tryLock(f, syscall.LOCK_SH)
-	return !shared && err == nil
-}
+func Served(path string) bool { return isLocked(path, ServeSuffix) }
 
 // LockMove shares FILE-move, or locks it for a move. Closing the file releases the lock. The error wraps
 // store.ErrMoveRunning or store.ErrInUse if another process has it.
 func LockMove(path string, move bool) (*os.File, error) {
-	f, err := openLock(path, MoveSuffix)
-	if err != nil {
-		return nil, err
-	}
-	how, taken := syscall.LOCK_SH, fmt.Errorf("%s: %w: wait for its end", path, store.ErrMoveRunning)
 	if move {
-		how, taken = syscall.LOCK_EX, fmt.Errorf("another process uses %s: %w", path, store.ErrInUse)
+		return lock(path, MoveSuffix, syscall.LOCK_EX, fmt.Errorf("another process uses %s: %w", path, store.ErrInUse))
 	}
-	locked, err := tryLock(f, how)
-	if locked {
-		return f, nil
+	f, err := lock(path, MoveSuffix, syscall.LOCK_SH, store.ErrMoveRunning)
+	switch {
+	case !errors.Is(err, store.ErrMoveRunning):
+		return f, err
+	case Served(path): // a move runs without a server
+		return nil, fmt.Errorf("the server of %s is a standby; make changes at the server that accepts plants", path)
 	}
-	_ = f.Close()
-	if !move && err == nil && Served(path) { // a move runs without a server
-		taken = fmt.Errorf("the server of %s is a standby; make changes at the server that accepts plants", path)
-	}
-	return nil, cmp.Or(err, taken)
+	return nil, fmt.Errorf("%s: %w: wait for its end", path, err)
 }
 
 // NoStandbyError means that no standby serves a store. A server that becomes a standby does not do so for a moment, or
@@ -122,18 +108,12 @@ func RequestPromotion(path string) (*os.File, error) {
 		return nil, NoStandbyError("no server of " + path +
 			" runs, or it is not ready yet: start it with --standby, or see its log")
 	}
-	if shared, err := LockMove(path, false); err == nil { // which a standby has locked
-		_ = shared.Close()
+	if !isLocked(path, MoveSuffix) {
 		return nil, NoStandbyError("the server of " + path + " is no standby")
 	}
-	f, err := openLock(path, promoteSuffix)
+	f, err := lock(path, promoteSuffix, syscall.LOCK_EX, fmt.Errorf("another command promotes the server of %s", path))
 	if err != nil {
 		return nil, err
-	}
-	locked, err := tryLock(f, syscall.LOCK_EX)
-	if !locked {
-		_ = f.Close()
-		return nil, cmp.Or(err, fmt.Errorf("another command promotes the server of %s", path))
 	}
 	if err := f.Truncate(0); err != nil { // a reason of an earlier request
 		_ = f.Close()
@@ -143,15 +123,7 @@ func RequestPromotion(path string) (*os.File, error) {
 }
 
 // PromotionRequested reports whether a command asks the standby of a store to take over.
-func PromotionRequested(path string) bool {
-	f, err := safefile.OpenRegular(path+promoteSuffix, os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	shared, err := tryLock(f, syscall.LOCK_SH)
-	return !shared && err == nil
-}
+func PromotionRequested(path string) bool { return isLocked(path, promoteSuffix) }
 
 // DelayPromotion tells the command of PromotionRequested why the standby cannot take over now; nil: it can.
 func DelayPromotion(path string, reason error) error {
@@ -269,6 +241,32 @@ func openLock(path, suffix string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// lock locks the file with that suffix beside a store, with LOCK_EX or LOCK_SH. The error is taken if another process
+// has a conflicting lock.
+func lock(path, suffix string, how int, taken error) (*os.File, error) {
+	f, err := openLock(path, suffix)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := tryLock(f, how)
+	if locked {
+		return f, nil
+	}
+	_ = f.Close()
+	return nil, cmp.Or(err, taken)
+}
+
+// isLocked reports whether another process has locked the file with that suffix for itself alone.
+func isLocked(path, suffix string) bool {
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	shared, err := tryLock(f, syscall.LOCK_SH)
+	return !shared && err == nil
 }
 
 // tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a conflicting lock.
