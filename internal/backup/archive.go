@@ -79,9 +79,13 @@ func HasBackup(ctx context.Context, address string, bucket s3.Config, db string)
 
 func hasBackup(ctx context.Context, to destination, names series) (bool, error) {
 	files, err := to.list(ctx, names.prefix())
+	listed := map[string]bool{}
+	for _, f := range files {
+		listed[f.name] = true
+	}
 	return slices.ContainsFunc(files, func(f file) bool {
-		_, ok := names.named(f.name) // even with a time in the future: the clocks of two machines may differ
-		return ok
+		b, ok := names.named(f.name) // also from a machine whose clock is ahead
+		return ok && (checkTime(b) == nil || listed[f.name+backupfile.ManifestSuffix])
 	}), err
 }
 
