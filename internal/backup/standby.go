@@ -173,8 +173,8 @@ func (s *Standby) Start() {
 	})
 }
 
-// announce stores an object with the host of the standby. If the keys may only read, the operator learns it now, and not
-// when the owner has failed.
+// announce stores an object with the host of the standby. If the keys may only read, the operator learns it now, and
+// not when the owner has failed.
 func (s *Standby) announce(ctx context.Context) {
 	err := putObject(ctx, s.to, s.service.names.standbyName(), standbyHost{s.service.host})
 	if err != nil && ctx.Err() == nil {
