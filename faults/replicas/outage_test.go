@@ -132,11 +132,11 @@ func (o *outage) intermittent() (end func()) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for second := 0; ; second++ {
-			o.proxy.SetCut(second%3 == 0)
+			o.proxy.setClosed(second%3 == 0)
 			select {
 			case <-tick.C:
 			case <-stop:
-				o.proxy.SetCut(false)
+				o.proxy.setClosed(false)
 				return
 			}
 		}

@@ -10,14 +10,13 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"plantstore/faults/rig"
 )
 
 // fault is a failure of one request to PostgreSQL. All faults but lateResponse close the connection on both sides.
@@ -40,12 +39,18 @@ func (f fault) String() string {
 // (https://www.postgresql.org/docs/current/protocol-message-formats.html) only to
 // find the ends of requests and responses.
 type proxy struct {
-	*rig.Proxy
+	listener net.Listener
+	network  string // PostgreSQL's
+	address  string
+	inject   func(statement string) fault
+	delay    time.Duration // how late a response is
 
-	inject    func(statement string) fault
-	delay     time.Duration // how late a response is
-	committed atomic.Int64  // statements with noResponse that PostgreSQL executed
-	stop      chan struct{} // closed at the end
+	committed atomic.Int64 // statements with noResponse that PostgreSQL executed
+	running   sync.WaitGroup
+	mu        sync.Mutex
+	closed    bool                  // the proxy refuses connections; guarded by mu
+	open      map[net.Conn]struct{} // to servers and to PostgreSQL; guarded by mu
+	stop      chan struct{}         // closed at the end
 }
 
 // newProxy starts a proxy for the database at a URL, and returns the URL of the proxy. The end of the test stops it.
@@ -57,18 +62,74 @@ func newProxy(
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{inject: inject, delay: delay, stop: make(chan struct{})}
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	p.Proxy = rig.NewProxy(t, network, address, func(client, server net.Conn) {
-		s := &session{p: p, client: client, server: server, statements: map[string]string{}}
-		_ = s.run() // every session ends with an error
-	})
-	t.Cleanup(func() { close(p.stop) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: l, inject: inject, delay: delay, open: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
+	p.running.Go(p.accept)
+	t.Cleanup(p.close)
 	u := url.URL{
-		Scheme: "postgres", User: url.User(config.User), Host: p.Addr(),
+		Scheme: "postgres", User: url.User(config.User), Host: l.Addr().String(),
 		Path: config.Database, RawQuery: "sslmode=disable",
 	}
 	return p, u.String()
+}
+
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	close(p.stop)
+	p.setClosed(true)
+	p.running.Wait()
+}
+
+// setClosed closes every connection and refuses new ones, or accepts them again.
+func (p *proxy) setClosed(closed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed = closed; !closed {
+		return
+	}
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// track adds a connection to open, and closes it if the proxy refuses connections. The caller must call untrack, which
+// closes the connection.
+func (p *proxy) track(c net.Conn) (untrack func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[c] = struct{}{}
+	if p.closed {
+		_ = c.Close()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
+		_ = c.Close()
+	}
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // the listener is closed
+		}
+		p.running.Go(func() {
+			defer p.track(client)()
+			server, err := net.Dial(p.network, p.address)
+			if err != nil {
+				return
+			}
+			defer p.track(server)()
+			s := &session{p: p, client: client, server: server, statements: map[string]string{}}
+			_ = s.run() // every session ends with an error
+		})
+	}
 }
 
 // session is one connection of a client through the proxy. Client and server send in turn: neither sends before the end

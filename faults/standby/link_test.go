@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"plantstore/faults/rig"
 )
 
 // link is how a machine reaches the destination. Only heal ends a fault.
@@ -50,31 +48,37 @@ type mode struct {
 
 // proxy forwards TCP connections to the S3 server.
 type proxy struct {
-	*rig.Proxy
+	to       string
+	listener net.Listener
+	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	mode    mode          // guarded by mu
-	changed chan struct{} // closed when mode changes; guarded by mu
+	mode    mode                  // guarded by mu
+	changed chan struct{}         // closed when mode changes; guarded by mu
+	open    map[net.Conn]struct{} // guarded by mu
 }
 
 // newBucketLink returns a link to the S3 server at an address, and its URL for the machine.
 func newBucketLink(t *testing.T, to string) (l link, endpoint string) {
 	t.Helper()
-	p := &proxy{changed: make(chan struct{})}
-	p.Proxy = rig.NewProxy(t, "tcp", to, func(client, server net.Conn) {
-		var both sync.WaitGroup
-		both.Go(func() { p.forward(server, client) })
-		both.Go(func() { p.forward(client, server) })
-		both.Wait()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{to: to, listener: listener, changed: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	p.running.Go(p.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.set(mode{cut: true})
+		p.running.Wait()
 	})
-	t.Cleanup(func() { p.set(mode{cut: true}) })
 	return link{
 		cut:   func() { p.set(mode{cut: true}) },
 		heal:  func() { p.set(mode{}) },
 		hold:  func() { p.set(mode{hold: true}) },
 		slow:  func(d time.Duration) { p.set(mode{late: d}) },
 		lossy: func() { p.set(mode{losses: 0.1}) },
-	}, "http://" + p.Addr()
+	}, "http://" + listener.Addr().String()
 }
 
 func (p *proxy) set(m mode) {
@@ -83,7 +87,48 @@ func (p *proxy) set(m mode) {
 	p.mode = m
 	close(p.changed)
 	p.changed = make(chan struct{})
-	p.SetCut(m.cut)
+	if m.cut {
+		for c := range p.open {
+			_ = c.Close()
+		}
+	}
+}
+
+// track adds a connection, and closes it if the link is cut. The caller must call untrack, which closes the connection.
+func (p *proxy) track(c net.Conn) (untrack func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[c] = struct{}{}
+	if p.mode.cut {
+		_ = c.Close()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
+		_ = c.Close()
+	}
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // the listener is closed
+		}
+		p.running.Go(func() {
+			defer p.track(client)()
+			server, err := net.Dial("tcp", p.to)
+			if err != nil {
+				return
+			}
+			defer p.track(server)()
+			var both sync.WaitGroup
+			both.Go(func() { p.forward(server, client) })
+			both.Go(func() { p.forward(client, server) })
+			both.Wait()
+		})
+	}
 }
 
 // forward copies one direction of a connection until its end, and then closes both.
