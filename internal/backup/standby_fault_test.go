@@ -419,8 +419,8 @@ func TestStandbyWithOtherClock(t *testing.T) {
 	r.must(s.Close())
 }
 
-// TestStandbyAtDamage lets a standby meet a damaged segment: it names the segment, and goes on with a newer backup,
-// also if it is opened again before that or after it.
+// TestStandbyAtDamage lets a standby meet a damaged segment: it names the segment, and goes on with a newer backup.
+// It does so even if it is opened again in between.
 func TestStandbyAtDamage(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(content []byte) []byte{

@@ -160,7 +160,7 @@ func (s *Service) nextTimeline(
 		}
 	case origin.Timeline == "": // the operator has replaced the store by one of unknown origin
 		o.Commits = commits
-	case commits < origin.Commits: // which were not on stable storage, as those of a standby
+	case commits < origin.Commits: // a power cut has taken some, because a standby does not sync each one
 		return o, s.owned(fmt.Sprintf("has commits up to %d, and this store has lost those after %d, as in a power cut; "+
 			"restore it again", last, commits), "")
 	default:

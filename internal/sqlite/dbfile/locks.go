@@ -141,7 +141,7 @@ func DelayPromotion(path string, reason error) error {
 
 const reasonBytesMax = 4 << 10
 
-// PromotionDelay returns the reason of DelayPromotion; empty: there is none. f is the file of RequestPromotion.
+// PromotionDelay returns the reason that DelayPromotion wrote into f, the file of RequestPromotion, or "" without one.
 func PromotionDelay(f *os.File) string {
 	text := make([]byte, reasonBytesMax)
 	n, _ := f.ReadAt(text, 0)
